@@ -1,0 +1,146 @@
+//! Promise ids in storage. Nearly all are direct children of the execution, so they are one number each, and the many
+//! that a wide join waits for are runs of numbers.
+//!
+//! ```text
+//! id      = uint                      a direct child of the execution
+//!         | [ nil | root, path … ]    any other: nil stands for the execution's own root
+//! awaited = [ id | [ first, count ] … ]
+//! ```
+
+use minicbor::data::Type;
+use minicbor::decode::{self, Decode, Decoder};
+use minicbor::encode::{self, Encode, Encoder, Write};
+
+use super::Scope;
+use crate::{DEPTH_MAX, ExecutionId, JoinSetId, PromiseId};
+
+impl<C: Scope> Encode<C> for PromiseId {
+    fn encode<W: Write>(&self, e: &mut Encoder<W>, scope: &mut C) -> Result<(), encode::Error<W::Error>> {
+        if let Some(number) = self.number_in(scope.execution()) {
+            return e.u32(number)?.ok();
+        }
+        e.array(1 + self.depth() as u64)?;
+        if self.execution_root() == scope.execution() {
+            e.null()?;
+        } else {
+            e.bytes(self.execution_root().as_bytes())?;
+        }
+        for part in self.path() {
+            e.u32(*part)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'b, C: Scope> Decode<'b, C> for PromiseId {
+    fn decode(d: &mut Decoder<'b>, scope: &mut C) -> Result<Self, decode::Error> {
+        if d.datatype()? != Type::Array {
+            return Ok(scope.execution().child(d.u32()?));
+        }
+        match d.array()? {
+            Some(length @ 1..) => read_path(d, length - 1, scope),
+            _ => Err(decode::Error::message("promise id of no known length").at(d.position())),
+        }
+    }
+}
+
+fn read_path<C: Scope>(d: &mut Decoder<'_>, length: u64, scope: &C) -> Result<PromiseId, decode::Error> {
+    let root = match d.datatype()? {
+        Type::Null => d.null().map(|()| scope.execution())?,
+        _ => ExecutionId::from_bytes(d.bytes()?.try_into().map_err(decode::Error::custom)?),
+    };
+    if length > DEPTH_MAX as u64 {
+        return Err(decode::Error::message("promise id too deep").at(d.position()));
+    }
+    let path = (0..length).map(|_| d.u32()).collect::<Result<Vec<u32>, _>>()?;
+    PromiseId::new(root, &path).map_err(decode::Error::custom)
+}
+
+impl<C: Scope> Encode<C> for JoinSetId {
+    fn encode<W: Write>(&self, e: &mut Encoder<W>, scope: &mut C) -> Result<(), encode::Error<W::Error>> {
+        self.0.encode(e, scope)
+    }
+}
+
+impl<'b, C: Scope> Decode<'b, C> for JoinSetId {
+    fn decode(d: &mut Decoder<'b>, scope: &mut C) -> Result<Self, decode::Error> {
+        PromiseId::decode(d, scope).map(Self)
+    }
+}
+
+/// The ids an await names, runs of consecutive children as pairs.
+pub(crate) mod awaited {
+    use super::*;
+
+    pub(crate) fn encode<C: Scope, W: Write>(
+        ids: &[PromiseId],
+        e: &mut Encoder<W>,
+        scope: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        if !scope.spend(ids.len()) {
+            return Err(encode::Error::message("too many promises awaited"));
+        }
+        let execution = scope.execution();
+        let runs: Vec<&[PromiseId]> = ids.chunk_by(|a, b| follows(a, b, execution)).collect();
+        let items = runs.iter().map(|run| if is_pair_worth(run) { 1 } else { run.len() as u64 }).sum();
+        e.array(items)?;
+        for run in runs {
+            match run.first().and_then(|first| first.number_in(execution)) {
+                Some(first) if is_pair_worth(run) => {
+                    e.array(2)?.u32(first)?.u64(run.len() as u64)?;
+                }
+                _ => run.iter().try_for_each(|id| id.encode(e, scope))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn follows(a: &PromiseId, b: &PromiseId, execution: ExecutionId) -> bool {
+        let next = a.number_in(execution).and_then(|number| number.checked_add(1));
+        next.is_some() && next == b.number_in(execution)
+    }
+
+    fn is_pair_worth(run: &[PromiseId]) -> bool {
+        run.len() > 2
+    }
+
+    pub(crate) fn decode<C: Scope>(d: &mut Decoder<'_>, scope: &mut C) -> Result<Vec<PromiseId>, decode::Error> {
+        let items = d.array()?.ok_or_else(|| decode::Error::message("awaited ids of unknown number"))?;
+        let mut ids = Vec::new();
+        for _ in 0..items {
+            match read_run(d)? {
+                Some((first, count)) => {
+                    spend(scope, count)?;
+                    ids.extend((first..).take(count).map(|number| scope.execution().child(number)));
+                }
+                None => {
+                    spend(scope, 1)?;
+                    ids.push(PromiseId::decode(d, scope)?);
+                }
+            }
+        }
+        Ok(ids)
+    }
+
+    fn spend<C: Scope>(scope: &mut C, promises: usize) -> Result<(), decode::Error> {
+        if scope.spend(promises) { Ok(()) } else { Err(decode::Error::message("too many promises awaited")) }
+    }
+
+    /// A run, or nothing read if a plain id comes.
+    fn read_run(d: &mut Decoder<'_>) -> Result<Option<(u32, usize)>, decode::Error> {
+        let mut ahead = d.probe();
+        if ahead.datatype()? != Type::Array || ahead.array()? != Some(2) || !is_unsigned(ahead.datatype()?) {
+            return Ok(None);
+        }
+        d.array()?;
+        let (first, count) = (d.u32()?, d.u32()?);
+        match first.checked_add(count) {
+            Some(_) => Ok(Some((first, count as usize))),
+            None => Err(decode::Error::message("run of promises beyond the last number").at(d.position())),
+        }
+    }
+
+    const fn is_unsigned(datatype: Type) -> bool {
+        matches!(datatype, Type::U8 | Type::U16 | Type::U32 | Type::U64)
+    }
+}

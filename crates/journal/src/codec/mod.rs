@@ -1,0 +1,198 @@
+//! The form in storage: a record holds one or more consecutive events of one journal.
+//!
+//! ```text
+//! record = "OJ" version:u8 crc:u32le body
+//! body   = CBOR [ first_sequence, base_timestamp_us, [ item … ] ]
+//! item   = CBOR [ timestamp_us - base, event ]
+//! event  = CBOR [ id, [ field … ] ]
+//! ```
+//!
+//! An event's id and its fields' positions are the `#[n(…)]` numbers on [`Event`]; they never change. Later versions
+//! may append fields that are optional: readers skip what they do not know and default what is missing. The checksum
+//! covers the execution's id, the version and the body, so a record that was damaged, or moved to another journal, is
+//! refused. Promise ids are written relative to the execution, mostly as one small number.
+//!
+//! Records of every released version stay in `tests/fixtures` and are read by a test for ever.
+
+mod ids;
+mod scalars;
+
+use minicbor::{Decoder, Encoder};
+use thiserror::Error;
+
+pub(crate) use ids::awaited;
+pub(crate) use scalars::shared_bytes;
+
+use crate::{Event, ExecutionId, JournalEvent, Timestamp};
+
+/// The version that [`encode`] writes.
+pub const VERSION: u8 = 1;
+
+const MAGIC: [u8; 2] = *b"OJ";
+const HEADER_BYTES: usize = MAGIC.len() + 1 + 4;
+
+/// How many promises the awaits of one record may name: a few bytes can name very many.
+pub const AWAITED_MAX: usize = 1 << 20;
+
+/// Why bytes could not be written or read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CodecError {
+    /// The events do not follow each other.
+    #[error("a record holds consecutive events: sequence {found} where {expected} was expected")]
+    NotConsecutive {
+        /// The sequence number that would have followed.
+        expected: u64,
+        /// The one that was there.
+        found: u64,
+    },
+    /// The awaits of one record name more promises than [`AWAITED_MAX`].
+    #[error("the awaits of one record name more than {AWAITED_MAX} promises")]
+    TooManyAwaited,
+    /// The bytes do not begin like a record.
+    #[error("not a journal record")]
+    NotARecord,
+    /// A newer Onward wrote the record.
+    #[error("the record has version {0}, this Onward reads version {VERSION}: use a newer one")]
+    Version(u8),
+    /// The bytes are not those that were written, or belong to another execution.
+    #[error("the record is damaged or belongs to another execution")]
+    Checksum,
+    /// The checksum is right but the contents are not: a defect of the writer.
+    #[error("the record is malformed: {0}")]
+    Malformed(String),
+}
+
+/// What the encoding of an id depends on: whose journal it is, and how much an await may still name.
+pub(crate) trait Scope {
+    fn execution(&self) -> ExecutionId;
+    /// Takes `promises` off what awaits may still name; `false` if that is too much.
+    fn spend(&mut self, promises: usize) -> bool;
+}
+
+struct Record {
+    execution: ExecutionId,
+    awaited: usize,
+}
+
+impl Scope for Record {
+    fn execution(&self) -> ExecutionId {
+        self.execution
+    }
+
+    fn spend(&mut self, promises: usize) -> bool {
+        self.awaited = self.awaited.saturating_add(promises);
+        self.awaited <= AWAITED_MAX
+    }
+}
+
+/// Writes events as one record.
+pub fn encode(execution: ExecutionId, events: &[JournalEvent]) -> Result<Vec<u8>, CodecError> {
+    let first = events.first().map_or(0, |event| event.sequence);
+    if let Some((expected, event)) = (first..).zip(events).find(|(expected, event)| event.sequence != *expected) {
+        return Err(CodecError::NotConsecutive { expected, found: event.sequence });
+    }
+    let mut record = Vec::with_capacity(HEADER_BYTES + 32 + 48 * events.len());
+    record.extend_from_slice(&MAGIC);
+    record.push(VERSION);
+    record.extend_from_slice(&[0; 4]);
+    let mut out = Encoder::new(record);
+    // Writing to memory cannot fail; the budget for awaits is the one thing that can run out.
+    encode_body(&mut out, execution, first, events).map_err(|_| CodecError::TooManyAwaited)?;
+    let mut record = out.into_writer();
+    let crc = checksum(execution, VERSION, &record[HEADER_BYTES..]);
+    record[MAGIC.len() + 1..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    Ok(record)
+}
+
+type Out = Encoder<Vec<u8>>;
+type OutError = minicbor::encode::Error<std::convert::Infallible>;
+
+fn encode_body(out: &mut Out, execution: ExecutionId, first: u64, events: &[JournalEvent]) -> Result<(), OutError> {
+    let base = events.first().map_or(0, |event| event.timestamp.as_micros());
+    let mut scope = Record { execution, awaited: 0 };
+    out.array(3)?.u64(first)?.i64(base)?.array(events.len() as u64)?;
+    for item in events {
+        out.array(2)?.i64(item.timestamp.as_micros() - base)?.encode_with(&item.event, &mut scope)?;
+    }
+    Ok(())
+}
+
+/// Reads what [`encode`] wrote for the same execution.
+pub fn decode(execution: ExecutionId, record: &[u8]) -> Result<Vec<JournalEvent>, CodecError> {
+    let (header, body) = record.split_at_checked(HEADER_BYTES).ok_or(CodecError::NotARecord)?;
+    let [m0, m1, version, crc @ ..] = header else {
+        return Err(CodecError::NotARecord);
+    };
+    if [*m0, *m1] != MAGIC {
+        return Err(CodecError::NotARecord);
+    }
+    if *version != VERSION {
+        return Err(CodecError::Version(*version));
+    }
+    if crc != checksum(execution, *version, body).to_le_bytes() {
+        return Err(CodecError::Checksum);
+    }
+    decode_body(execution, body)
+}
+
+/// Reads a record's body without its checksum: for fuzzing, which would never guess one.
+#[doc(hidden)]
+pub fn decode_body(execution: ExecutionId, body: &[u8]) -> Result<Vec<JournalEvent>, CodecError> {
+    let mut bytes = Decoder::new(body);
+    let events = read_body(&mut bytes, execution).map_err(|error| CodecError::Malformed(error.to_string()))?;
+    match bytes.position() {
+        end if end == body.len() => Ok(events),
+        end => Err(CodecError::Malformed(format!("bytes after the end at {end}"))),
+    }
+}
+
+type InError = minicbor::decode::Error;
+
+fn read_body(bytes: &mut Decoder<'_>, execution: ExecutionId) -> Result<Vec<JournalEvent>, InError> {
+    let mut scope = Record { execution, awaited: 0 };
+    let fields = expect_array(bytes, 3)?;
+    let first = bytes.u64()?;
+    let base = bytes.i64()?;
+    let count = definite_array(bytes)?;
+    // A count that the bytes cannot hold is found out below; it must not be believed here.
+    let mut events = Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(bytes.input().len() / 4));
+    for index in 0..count {
+        let sequence = first.checked_add(index).ok_or_else(|| InError::message("sequence overflow"))?;
+        events.push(read_item(bytes, sequence, base, &mut scope)?);
+    }
+    skip(bytes, fields - 3)?;
+    Ok(events)
+}
+
+fn read_item(bytes: &mut Decoder<'_>, sequence: u64, base: i64, scope: &mut Record) -> Result<JournalEvent, InError> {
+    let fields = expect_array(bytes, 2)?;
+    let timestamp = base.checked_add(bytes.i64()?).and_then(Timestamp::from_micros);
+    let timestamp = timestamp.ok_or_else(|| InError::message("timestamp out of range"))?;
+    let event: Event = bytes.decode_with(scope)?;
+    skip(bytes, fields - 2)?;
+    Ok(JournalEvent { sequence, timestamp, event })
+}
+
+/// The length of an array that has at least `known` elements; later versions may have appended more.
+fn expect_array(bytes: &mut Decoder<'_>, known: u64) -> Result<u64, InError> {
+    match definite_array(bytes)? {
+        length if length >= known => Ok(length),
+        _ => Err(InError::message("array too short").at(bytes.position())),
+    }
+}
+
+fn definite_array(bytes: &mut Decoder<'_>) -> Result<u64, InError> {
+    bytes.array()?.ok_or_else(|| InError::message("array of unknown length").at(bytes.position()))
+}
+
+fn skip(bytes: &mut Decoder<'_>, elements: u64) -> Result<(), InError> {
+    (0..elements).try_for_each(|_| bytes.skip())
+}
+
+fn checksum(execution: ExecutionId, version: u8, body: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(execution.as_bytes());
+    crc.update(&[version]);
+    crc.update(body);
+    crc.finalize()
+}

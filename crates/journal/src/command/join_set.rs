@@ -1,0 +1,20 @@
+//! Join sets: results are taken in the order in which they completed.
+
+use super::refuse;
+use crate::{AwaitKind, Event, EventKind, Flight, JoinSetId, Journal, Rule, Violation};
+
+pub(super) fn next(journal: &Journal, join_set_id: JoinSetId) -> Result<Event, Violation> {
+    let fold = journal.fold();
+    if let Some(promise_id) = fold.next_ready(&join_set_id)
+        && let Some(Flight::Completed { sequence, .. }) = fold.invoke(&promise_id).map(|invoke| invoke.flight)
+        && let Some(result) = journal.result_at(sequence)
+    {
+        return Ok(Event::JoinSetAwaited { join_set_id, promise_id, result: result.clone() });
+    }
+    let waiting_on = fold.remaining(&join_set_id);
+    if waiting_on.is_empty() {
+        let message = format!("join set {} has no result left to wait for", fold.show(&join_set_id.0));
+        return Err(refuse(fold, Rule::JS6, EventKind::JoinSetAwaited, message));
+    }
+    Ok(Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Any })
+}

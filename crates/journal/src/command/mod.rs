@@ -1,0 +1,108 @@
+//! Commands: what the engine wants recorded. Each decides purely, from the journal and the time, which event that is.
+//!
+//! A command only builds the event; whether it may be appended is the fold's judgement, the same for commands and for
+//! recorded journals. So a command for an unknown promise is refused by the same rule as a tampered event would be.
+
+mod attempt;
+mod join_set;
+mod signal;
+mod timer;
+mod wait;
+
+use std::sync::Arc;
+
+use crate::{
+    AwaitKind, ComponentDigest, Event, EventKind, ExecutionError, Fold, InvokeKind, JoinSetId, Journal, Payload,
+    PromiseId, RetryPolicy, Rule, Text, Timestamp, Violation,
+};
+
+/// What the engine or the guest wants to happen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the fields are those of the event that the command's sentence leads to")]
+pub enum Command {
+    /// Start the execution.
+    Start { component_digest: ComponentDigest, input: Payload, parent: Option<PromiseId>, key: Option<Text> },
+    /// Schedule an invocation as the next child.
+    Schedule { kind: InvokeKind, function_name: Text, input: Payload, retry_policy: Option<Box<RetryPolicy>> },
+    /// Start the next attempt of an invocation.
+    StartAttempt { promise: PromiseId },
+    /// The attempt in flight succeeded.
+    CompleteAttempt { promise: PromiseId, result: Payload },
+    /// The attempt in flight failed: retry or give up, as its policy says. `entropy` spreads the retries.
+    FailAttempt { promise: PromiseId, error: ExecutionError, entropy: u32 },
+    /// Record entropy as the next child.
+    Random { value: Arc<[u8]> },
+    /// Record the time as the next child.
+    ReadClock,
+    /// Set a timer as the next child.
+    Sleep { duration_ms: u64 },
+    /// A timer's time has come.
+    FireTimer { promise: PromiseId },
+    /// A signal arrived.
+    DeliverSignal { signal_name: Text, payload: Payload },
+    /// Consume the oldest signal of that name, or block until there is one.
+    AwaitSignal { signal_name: Text },
+    /// Give the oldest delivered signal to the open await that waits for it as `promise`.
+    ReceiveSignal { promise: PromiseId },
+    /// Block until the promises satisfy `kind`; records nothing if they do already.
+    Await { waiting_on: Vec<PromiseId>, kind: AwaitKind },
+    /// Go on after a satisfied await.
+    Resume,
+    /// Make a join set as the next child.
+    CreateJoinSet,
+    /// Put an invocation into a join set.
+    Submit { set: JoinSetId, promise: PromiseId },
+    /// Take the set's next result, in the order of completion, or block until there is one.
+    Next { set: JoinSetId },
+    /// Return.
+    Complete { result: Payload },
+    /// Return an error, or trap.
+    Fail { error: ExecutionError },
+    /// Ask for cancellation.
+    RequestCancel { reason: Text },
+    /// Make cancellation final.
+    Cancel { reason: Text },
+}
+
+impl Command {
+    /// The event to record, if any.
+    pub(crate) fn decide(self, journal: &Journal, now: Timestamp) -> Result<Option<Event>, Violation> {
+        let fold = journal.fold();
+        let next = || fold.next_child();
+        Ok(Some(match self {
+            Self::Start { component_digest, input, parent, key } => {
+                Event::ExecutionStarted { component_digest, input, parent_id: parent, idempotency_key: key }
+            }
+            Self::Schedule { kind, function_name, input, retry_policy } => {
+                Event::InvokeScheduled { promise_id: next(), kind, function_name, input, retry_policy }
+            }
+            Self::StartAttempt { promise } => attempt::start(fold, promise, now)?,
+            Self::CompleteAttempt { promise, result } => attempt::complete(fold, promise, result),
+            Self::FailAttempt { promise, error, entropy } => attempt::Failure { error, now, entropy }.of(fold, promise),
+            Self::Random { value } => Event::RandomGenerated { promise_id: next(), value },
+            Self::ReadClock => Event::TimeRecorded { promise_id: next(), time: now },
+            Self::Sleep { duration_ms } => timer::sleep(fold, duration_ms, now),
+            Self::FireTimer { promise } => timer::fire(fold, promise, now)?,
+            Self::DeliverSignal { signal_name, payload } => signal::deliver(fold, signal_name, payload),
+            Self::AwaitSignal { signal_name } => signal::await_one(journal, signal_name),
+            Self::ReceiveSignal { promise } => signal::receive(journal, promise)?,
+            Self::Await { waiting_on, kind } if wait::is_over(fold, &waiting_on, &kind) => {
+                return Ok(None);
+            }
+            Self::Await { waiting_on, kind } => Event::ExecutionAwaiting { waiting_on, kind },
+            Self::Resume => Event::ExecutionResumed,
+            Self::CreateJoinSet => Event::JoinSetCreated { join_set_id: JoinSetId(next()) },
+            Self::Submit { set, promise } => Event::JoinSetSubmitted { join_set_id: set, promise_id: promise },
+            Self::Next { set } => join_set::next(journal, set)?,
+            Self::Complete { result } => Event::ExecutionCompleted { result },
+            Self::Fail { error } => Event::ExecutionFailed { error },
+            Self::RequestCancel { reason } => Event::CancelRequested { reason },
+            Self::Cancel { reason } => Event::ExecutionCancelled { reason },
+        }))
+    }
+}
+
+/// The violation of a command that cannot even be turned into an event.
+fn refuse(fold: &Fold, rule: Rule, event: EventKind, message: String) -> Violation {
+    Violation { rule, sequence: fold.version(), event, message }
+}

@@ -1,0 +1,115 @@
+//! One event on one line, as the tables of `onward journal check` show it.
+
+use std::fmt;
+
+use crate::{AwaitKind, Event, ExecutionId, InvokeResult, Payload, PromiseId, hex};
+
+/// Longer values are cut: the table is for reading, the journal has the rest.
+const VALUE_CHARS_MAX: usize = 40;
+
+impl Event {
+    /// Shows the event as `InvokeStarted("root.1", attempt=1)`, ids relative to `own`.
+    pub fn describe(&self, own: ExecutionId) -> impl fmt::Display + '_ {
+        Line { event: self, own }
+    }
+}
+
+struct Line<'a> {
+    event: &'a Event,
+    own: ExecutionId,
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.event.kind();
+        let id = |id: &PromiseId| format!("\"{}\"", id.relative_to(self.own));
+        match self.event {
+            Event::ExecutionStarted { input, .. } => write!(f, "{name}({})", value(input)),
+            Event::ExecutionCompleted { result } => write!(f, "{name}({})", value(result)),
+            Event::ExecutionFailed { error } => write!(f, "{name}({})", short(&error.to_string())),
+            Event::CancelRequested { reason } | Event::ExecutionCancelled { reason } => {
+                write!(f, "{name}({})", quoted(reason))
+            }
+            Event::InvokeScheduled { promise_id, function_name, input, .. } => {
+                write!(f, "{name}({}, {}, {})", id(promise_id), quoted(function_name), value(input))
+            }
+            Event::InvokeStarted { promise_id, attempt } => write!(f, "{name}({}, attempt={attempt})", id(promise_id)),
+            Event::InvokeCompleted { promise_id, result, attempt } => {
+                write!(f, "{name}({}, {}, attempt={attempt})", id(promise_id), outcome(result))
+            }
+            Event::InvokeRetrying { promise_id, failed_attempt, error, retry_at } => {
+                let error = short(&error.to_string());
+                write!(f, "{name}({}, attempt={failed_attempt}, {error}, {retry_at})", id(promise_id))
+            }
+            Event::RandomGenerated { promise_id, value } => {
+                write!(f, "{name}({}, 0x{})", id(promise_id), short(&hex::encode(value)))
+            }
+            Event::TimeRecorded { promise_id, time } => {
+                write!(f, "{name}({}, {time})", id(promise_id))
+            }
+            Event::TimerScheduled { promise_id, duration_ms, fire_at } => {
+                write!(f, "{name}({}, {duration_ms}ms, {fire_at})", id(promise_id))
+            }
+            Event::TimerFired { promise_id } => write!(f, "{name}({})", id(promise_id)),
+            Event::SignalDelivered { signal_name, payload, delivery_id } => {
+                write!(f, "{name}({}, {}, delivery_id={delivery_id})", quoted(signal_name), value(payload))
+            }
+            Event::SignalReceived { promise_id, signal_name, payload, delivery_id } => {
+                let (id, signal) = (id(promise_id), quoted(signal_name));
+                write!(f, "{name}({id}, {signal}, {}, delivery_id={delivery_id})", value(payload))
+            }
+            Event::ExecutionAwaiting { waiting_on, kind } => {
+                write!(f, "{name}([{}], {})", short(&ids(waiting_on, self.own)), await_kind(kind))
+            }
+            Event::ExecutionResumed => write!(f, "{name}"),
+            Event::JoinSetCreated { join_set_id } => write!(f, "{name}({})", id(&join_set_id.0)),
+            Event::JoinSetSubmitted { join_set_id, promise_id } => {
+                write!(f, "{name}({}, {})", id(&join_set_id.0), id(promise_id))
+            }
+            Event::JoinSetAwaited { join_set_id, promise_id, result } => {
+                write!(f, "{name}({}, {}, {})", id(&join_set_id.0), id(promise_id), outcome(result))
+            }
+        }
+    }
+}
+
+fn ids(ids: &[PromiseId], own: ExecutionId) -> String {
+    // Enough to fill the line; the rest would be cut anyway.
+    let shown: Vec<String> = ids.iter().take(16).map(|id| format!("\"{}\"", id.relative_to(own))).collect();
+    shown.join(",")
+}
+
+fn await_kind(kind: &AwaitKind) -> String {
+    match kind {
+        AwaitKind::Single => "Single".to_owned(),
+        AwaitKind::Any => "Any".to_owned(),
+        AwaitKind::All => "All".to_owned(),
+        AwaitKind::Signal(name) => format!("Signal({})", quoted(name)),
+    }
+}
+
+fn outcome(result: &InvokeResult) -> String {
+    match result {
+        Ok(payload) => format!("Ok({})", value(payload)),
+        Err(error) => format!("Err({})", short(&error.to_string())),
+    }
+}
+
+fn value(payload: &Payload) -> String {
+    short(payload.as_str())
+}
+
+fn quoted(text: &str) -> String {
+    format!("{:?}", short(text))
+}
+
+/// At most [`VALUE_CHARS_MAX`] characters, none of which can move a terminal's cursor.
+fn short(text: &str) -> String {
+    let clean = |char: char| if char.is_control() { '\u{fffd}' } else { char };
+    let mut shown: String = text.chars().take(VALUE_CHARS_MAX).map(clean).collect();
+    if text.chars().nth(VALUE_CHARS_MAX).is_some() {
+        shown.pop();
+        shown.push('…');
+    }
+    shown
+}

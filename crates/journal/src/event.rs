@@ -1,0 +1,397 @@
+//! The 20 events a journal is made of, in five categories. Each category exists for one correctness property; together
+//! they make replaying a journal equal to the execution that wrote it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use minicbor::{Decode, Encode};
+
+use crate::codec::Scope;
+use crate::{ComponentDigest, ExecutionError, JoinSetId, Payload, PromiseId, RetryPolicy, Text, Timestamp};
+
+/// One line of a journal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JournalEvent {
+    /// The event's index in its journal: 0, 1, 2 …
+    pub sequence: u64,
+    /// When it was recorded, for people; replay does not look at it.
+    pub timestamp: Timestamp,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What an operation ended with. A final failure is a result too: there is no separate event for it.
+pub type InvokeResult = Result<Payload, ExecutionError>;
+
+/// What can happen to an execution.
+///
+/// The numbers are the ids of the events and of their fields in storage ([`crate::codec`]); they never change.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(context_bound = "Scope")]
+#[expect(missing_docs, reason = "the fields are those of the variant's sentence; spec/journal.md has the table")]
+pub enum Event {
+    // Lifecycle: an execution starts properly and ends properly.
+    /// Always first: which code runs, on what, for whom.
+    #[n(0)]
+    ExecutionStarted {
+        #[n(0)]
+        component_digest: ComponentDigest,
+        #[n(1)]
+        input: Payload,
+        #[n(2)]
+        parent_id: Option<PromiseId>,
+        #[n(3)]
+        idempotency_key: Option<Text>,
+    },
+    /// The function returned.
+    #[n(1)]
+    ExecutionCompleted {
+        #[n(0)]
+        result: Payload,
+    },
+    /// The function returned an error or trapped.
+    #[n(2)]
+    ExecutionFailed {
+        #[n(0)]
+        error: ExecutionError,
+    },
+    /// Somebody asked for cancellation; cleanup begins.
+    #[n(3)]
+    CancelRequested {
+        #[n(0)]
+        reason: Text,
+    },
+    /// Cancellation is final.
+    #[n(4)]
+    ExecutionCancelled {
+        #[n(0)]
+        reason: Text,
+    },
+
+    // Side effects: intent, flight and result, so that a recorded result is never produced twice.
+    /// The operation is wanted.
+    #[n(5)]
+    InvokeScheduled {
+        #[n(0)]
+        promise_id: PromiseId,
+        #[n(1)]
+        kind: InvokeKind,
+        #[n(2)]
+        function_name: Text,
+        #[n(3)]
+        input: Payload,
+        #[n(4)]
+        retry_policy: Option<Box<RetryPolicy>>,
+    },
+    /// An attempt is in flight.
+    #[n(6)]
+    InvokeStarted {
+        #[n(0)]
+        promise_id: PromiseId,
+        #[n(1)]
+        attempt: u32,
+    },
+    /// The operation is over, well or badly.
+    #[n(7)]
+    InvokeCompleted {
+        #[n(0)]
+        promise_id: PromiseId,
+        #[n(1)]
+        result: InvokeResult,
+        #[n(2)]
+        attempt: u32,
+    },
+    /// The attempt failed and there will be another.
+    #[n(8)]
+    InvokeRetrying {
+        #[n(0)]
+        promise_id: PromiseId,
+        #[n(1)]
+        failed_attempt: u32,
+        #[n(2)]
+        error: ExecutionError,
+        #[n(3)]
+        retry_at: Timestamp,
+    },
+
+    // Nondeterminism: what cannot be computed again is captured.
+    /// Entropy was drawn.
+    #[n(9)]
+    RandomGenerated {
+        #[n(0)]
+        promise_id: PromiseId,
+        #[n(1)]
+        #[cbor(with = "crate::codec::shared_bytes")]
+        value: Arc<[u8]>,
+    },
+    /// The clock was read.
+    #[n(10)]
+    TimeRecorded {
+        #[n(0)]
+        promise_id: PromiseId,
+        #[n(1)]
+        time: Timestamp,
+    },
+
+    // Control flow: what the execution waited for, and when it went on.
+    /// A timer was set.
+    #[n(11)]
+    TimerScheduled {
+        #[n(0)]
+        promise_id: PromiseId,
+        #[n(1)]
+        duration_ms: u64,
+        #[n(2)]
+        fire_at: Timestamp,
+    },
+    /// The timer's time came.
+    #[n(12)]
+    TimerFired {
+        #[n(0)]
+        promise_id: PromiseId,
+    },
+    /// A signal arrived and is buffered.
+    #[n(13)]
+    SignalDelivered {
+        #[n(0)]
+        signal_name: Text,
+        #[n(1)]
+        payload: Payload,
+        #[n(2)]
+        delivery_id: u64,
+    },
+    /// The execution consumed the oldest buffered signal of that name.
+    #[n(14)]
+    SignalReceived {
+        #[n(0)]
+        promise_id: PromiseId,
+        #[n(1)]
+        signal_name: Text,
+        #[n(2)]
+        payload: Payload,
+        #[n(3)]
+        delivery_id: u64,
+    },
+    /// The execution blocks.
+    #[n(15)]
+    ExecutionAwaiting {
+        #[n(0)]
+        #[cbor(with = "crate::codec::awaited")]
+        waiting_on: Vec<PromiseId>,
+        #[n(1)]
+        kind: AwaitKind,
+    },
+    /// What it waited for is there.
+    #[n(16)]
+    ExecutionResumed,
+
+    // Concurrency: the order in which concurrent results were taken.
+    /// A join set was made.
+    #[n(17)]
+    JoinSetCreated {
+        #[n(0)]
+        join_set_id: JoinSetId,
+    },
+    /// An operation was put into it.
+    #[n(18)]
+    JoinSetSubmitted {
+        #[n(0)]
+        join_set_id: JoinSetId,
+        #[n(1)]
+        promise_id: PromiseId,
+    },
+    /// Its next result was taken.
+    #[n(19)]
+    JoinSetAwaited {
+        #[n(0)]
+        join_set_id: JoinSetId,
+        #[n(1)]
+        promise_id: PromiseId,
+        #[n(2)]
+        result: InvokeResult,
+    },
+}
+
+/// What an invocation calls.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Encode, Decode)]
+#[cbor(index_only)]
+pub enum InvokeKind {
+    /// A task or a child workflow.
+    #[n(0)]
+    Function,
+    /// An HTTP request.
+    #[n(1)]
+    Http,
+}
+
+impl InvokeKind {
+    /// The kind as it stands in a journal.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Function => "function",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// What satisfies a wait.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Encode, Decode)]
+pub enum AwaitKind {
+    /// The one promise completes.
+    #[n(0)]
+    Single,
+    /// One of the promises completes.
+    #[n(1)]
+    Any,
+    /// All of the promises complete.
+    #[n(2)]
+    All,
+    /// A signal of this name is received; the await itself allocates the promise.
+    #[n(3)]
+    Signal(#[n(0)] Text),
+}
+
+impl AwaitKind {
+    /// The kind as it stands in a journal.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Any => "any",
+            Self::All => "all",
+            Self::Signal(_) => "signal",
+        }
+    }
+}
+
+/// The five categories, each for one property.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Category {
+    /// Proper start and end.
+    Lifecycle,
+    /// External operations are not repeated by replay.
+    SideEffects,
+    /// Time and randomness are the same on replay.
+    Nondeterminism,
+    /// The same path is taken on replay.
+    ControlFlow,
+    /// Concurrent results come in the same order on replay.
+    Concurrency,
+}
+
+macro_rules! event_kinds {
+    ($($kind:ident $category:ident,)*) => {
+        /// Which of the 20 events it is.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum EventKind { $(
+            #[doc = concat!("[`Event::", stringify!($kind), "`]")]
+            $kind,
+        )* }
+
+        impl EventKind {
+            /// All kinds, in the order of their categories.
+            pub const ALL: [Self; 20] = [$(Self::$kind,)*];
+
+            /// The event's name in a journal.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => stringify!($kind),)* }
+            }
+
+            /// The category it belongs to.
+            pub const fn category(self) -> Category {
+                match self { $(Self::$kind => Category::$category,)* }
+            }
+
+            /// The kind of this name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $(stringify!($kind) => Some(Self::$kind),)* _ => None }
+            }
+        }
+
+        impl Event {
+            /// Which of the 20 it is.
+            pub const fn kind(&self) -> EventKind {
+                match self { $(Self::$kind { .. } => EventKind::$kind,)* }
+            }
+        }
+    };
+}
+
+event_kinds! {
+    ExecutionStarted Lifecycle,
+    ExecutionCompleted Lifecycle,
+    ExecutionFailed Lifecycle,
+    CancelRequested Lifecycle,
+    ExecutionCancelled Lifecycle,
+    InvokeScheduled SideEffects,
+    InvokeStarted SideEffects,
+    InvokeCompleted SideEffects,
+    InvokeRetrying SideEffects,
+    RandomGenerated Nondeterminism,
+    TimeRecorded Nondeterminism,
+    TimerScheduled ControlFlow,
+    TimerFired ControlFlow,
+    SignalDelivered ControlFlow,
+    SignalReceived ControlFlow,
+    ExecutionAwaiting ControlFlow,
+    ExecutionResumed ControlFlow,
+    JoinSetCreated Concurrency,
+    JoinSetSubmitted Concurrency,
+    JoinSetAwaited Concurrency,
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Event {
+    /// The ids the event names, its parent's excepted: those that must belong to the journal's own execution.
+    pub fn promise_ids(&self) -> impl Iterator<Item = &PromiseId> {
+        let (set, one, many): (_, _, &[PromiseId]) = match self {
+            Self::InvokeScheduled { promise_id, .. }
+            | Self::InvokeStarted { promise_id, .. }
+            | Self::InvokeCompleted { promise_id, .. }
+            | Self::InvokeRetrying { promise_id, .. }
+            | Self::RandomGenerated { promise_id, .. }
+            | Self::TimeRecorded { promise_id, .. }
+            | Self::TimerScheduled { promise_id, .. }
+            | Self::TimerFired { promise_id }
+            | Self::SignalReceived { promise_id, .. } => (None, Some(promise_id), &[]),
+            Self::ExecutionAwaiting { waiting_on, .. } => (None, None, waiting_on),
+            Self::JoinSetCreated { join_set_id } => (Some(&join_set_id.0), None, &[]),
+            Self::JoinSetSubmitted { join_set_id, promise_id }
+            | Self::JoinSetAwaited { join_set_id, promise_id, .. } => (Some(&join_set_id.0), Some(promise_id), &[]),
+            _ => (None, None, &[]),
+        };
+        set.into_iter().chain(one).chain(many)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_back_to_its_kind() {
+        for kind in EventKind::ALL {
+            assert_eq!(EventKind::from_name(kind.name()), Some(kind));
+        }
+        assert_eq!(EventKind::from_name("InvokeFailed"), None);
+    }
+
+    #[test]
+    fn the_categories_have_5_4_2_6_and_3_events() {
+        let count = |category| EventKind::ALL.into_iter().filter(|kind| kind.category() == category).count();
+        assert_eq!(
+            [
+                count(Category::Lifecycle),
+                count(Category::SideEffects),
+                count(Category::Nondeterminism),
+                count(Category::ControlFlow),
+                count(Category::Concurrency)
+            ],
+            [5, 4, 2, 6, 3]
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! How work fails: a kind that machines act on and a message that people read.
+
+use std::fmt;
+use std::str::FromStr;
+
+use minicbor::{Decode, Encode};
+use thiserror::Error;
+
+use crate::Text;
+
+/// Why an execution or one of its operations failed.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Error, Encode, Decode)]
+#[error("{kind}: {message}")]
+pub struct ExecutionError {
+    /// What sort of failure it is; retry policies go by it.
+    #[n(0)]
+    pub kind: ErrorKind,
+    /// What happened, for people.
+    #[n(1)]
+    pub message: Text,
+}
+
+impl ExecutionError {
+    /// A failure of this kind.
+    pub fn new(kind: ErrorKind, message: impl Into<Text>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}
+
+/// The sorts of failure. The list is open at one end only: user code may name kinds of its own.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ErrorKind {
+    /// The guest trapped: out of bounds, out of fuel, unreachable.
+    Trap,
+    /// User code returned an error without a kind of its own.
+    UserError,
+    /// A deadline passed.
+    Timeout,
+    /// The work was cancelled.
+    Cancelled,
+    /// The guest did not repeat what its journal records.
+    Nondeterminism,
+    /// User code returned an error of its own kind, such as `card_declined`.
+    Named(KindName),
+}
+
+impl ErrorKind {
+    const RESERVED: [(Self, &'static str); 5] = [
+        (Self::Trap, "trap"),
+        (Self::UserError, "user_error"),
+        (Self::Timeout, "timeout"),
+        (Self::Cancelled, "cancelled"),
+        (Self::Nondeterminism, "nondeterminism"),
+    ];
+
+    /// The kind as it stands in a journal.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Trap => "trap",
+            Self::UserError => "user_error",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Nondeterminism => "nondeterminism",
+            Self::Named(name) => &name.0,
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for ErrorKind {
+    type Err = KindError;
+
+    fn from_str(text: &str) -> Result<Self, KindError> {
+        let reserved = Self::RESERVED.into_iter().find(|(_, name)| *name == text);
+        match reserved {
+            Some((kind, _)) => Ok(kind),
+            None if KindName::is_valid(text) => Ok(Self::Named(KindName(Text::from(text)))),
+            None => Err(KindError(text.chars().take(KindName::BYTES_MAX).collect())),
+        }
+    }
+}
+
+/// A kind that user code chose. It is never the name of a reserved kind, so a kind has one representation.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KindName(Text);
+
+impl KindName {
+    /// Kinds are names, not messages.
+    pub const BYTES_MAX: usize = 128;
+
+    fn is_valid(text: &str) -> bool {
+        (1..=Self::BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
+    }
+}
+
+/// Why a text is not an error kind.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not an error kind: expected 1 to 128 bytes without control characters")]
+pub struct KindError(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_reads_back_as_itself() {
+        for (kind, name) in ErrorKind::RESERVED {
+            assert_eq!(name.parse(), Ok(kind.clone()));
+            assert_eq!(kind.to_string(), name);
+        }
+        let named: ErrorKind = "card_declined".parse().unwrap();
+        assert!(matches!(named, ErrorKind::Named(_)));
+        assert_eq!(named.as_str(), "card_declined");
+    }
+
+    #[test]
+    fn a_kind_is_a_short_name() {
+        assert!("x".repeat(128).parse::<ErrorKind>().is_ok());
+        for text in ["", &"x".repeat(129), "a\nb"] {
+            assert!(text.parse::<ErrorKind>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_kind_and_message() {
+        let error = ExecutionError::new(ErrorKind::Timeout, "no answer in 3 s");
+        assert_eq!(error.to_string(), "timeout: no answer in 3 s");
+    }
+}

@@ -1,0 +1,69 @@
+//! Lowercase hexadecimal, for ids, digests and random values. Uppercase is refused: an id has one spelling.
+
+use std::fmt;
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// Writes two lowercase digits a byte.
+pub(crate) fn write(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
+    for byte in bytes {
+        f.write_char(char::from(DIGITS[usize::from(byte >> 4)]))?;
+        f.write_char(char::from(DIGITS[usize::from(byte & 15)]))?;
+    }
+    Ok(())
+}
+
+/// The text of [`write`].
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|nibble| char::from(DIGITS[usize::from(nibble)])).collect()
+}
+
+/// Reads what [`write`] wrote; `None` for an odd length or any other digit.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    pairs.iter().map(|[high, low]| Some(nibble(*high)? << 4 | nibble(*low)?)).collect()
+}
+
+/// [`decode`] for exactly `N` bytes.
+pub(crate) fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.len() != 2 * N {
+        return None;
+    }
+    decode(text)?.try_into().ok()
+}
+
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_round_trips() {
+        let all: Vec<u8> = (0..=255).collect();
+        let text = encode(&all);
+        assert!(text.starts_with("000102") && text.ends_with("fdfeff"));
+        assert_eq!(decode(&text), Some(all));
+        let mut written = String::new();
+        write(&mut written, &[0x0a, 0xf0]).unwrap();
+        assert_eq!(written, "0af0");
+    }
+
+    #[test]
+    fn what_is_not_lowercase_hex_is_refused() {
+        for text in ["0", "0g", "AB", "é", "/0", ":0", "`0"] {
+            assert_eq!(decode(text), None, "{text:?}");
+        }
+        assert_eq!(decode_array::<2>("00ff"), Some([0, 255]));
+        assert_eq!(decode_array::<2>("00ff00"), None);
+    }
+}

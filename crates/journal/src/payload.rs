@@ -1,0 +1,116 @@
+//! Inputs, results and signal bodies: JSON text that the journal carries and compares but never interprets.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+/// A JSON value as compact text. Two payloads are equal when their texts are: key order and number spelling count,
+/// white space does not (it is removed on the way in).
+///
+/// ```
+/// use onward_journal::Payload;
+/// let payload = Payload::parse(r#"{ "id": 42 }"#)?;
+/// assert_eq!(payload.as_str(), r#"{"id":42}"#);
+/// # Ok::<(), onward_journal::PayloadError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Payload(Arc<str>);
+
+impl Payload {
+    /// The payload `null`.
+    pub fn null() -> Self {
+        Self(Arc::from("null"))
+    }
+
+    /// Reads JSON text, dropping insignificant white space.
+    pub fn parse(text: &str) -> Result<Self, PayloadError> {
+        let raw: &RawValue = serde_json::from_str(text).map_err(|error| PayloadError(error.to_string()))?;
+        Ok(Self::from_raw(raw))
+    }
+
+    /// The payload that `value` serialises to.
+    pub fn of(value: &impl Serialize) -> Result<Self, PayloadError> {
+        let text = serde_json::to_string(value).map_err(|error| PayloadError(error.to_string()))?;
+        Ok(Self(Arc::from(text)))
+    }
+
+    /// A payload from text that a JSON parser has accepted already.
+    pub(crate) fn from_raw(raw: &RawValue) -> Self {
+        let text = raw.get();
+        if text.bytes().any(is_space) { Self(Arc::from(compact(text))) } else { Self(Arc::from(text)) }
+    }
+
+    /// The JSON text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+const fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// Drops the white space outside of strings; `text` is valid JSON.
+fn compact(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for char in text.chars() {
+        if in_string {
+            in_string = escaped || char != '"';
+            escaped = !escaped && char == '\\';
+        } else if char.is_ascii() && is_space(char as u8) {
+            continue;
+        } else {
+            in_string = char == '"';
+        }
+        kept.push(char);
+    }
+    kept
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a text is not a payload.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("not JSON: {0}")]
+pub struct PayloadError(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_outside_of_strings_is_dropped() {
+        for (text, compact) in [
+            ("null", "null"),
+            (" [ 1 ,\t2\r\n] ", "[1,2]"),
+            (r#"{ "a b" : " \" c \\" , "d" : 1 }"#, r#"{"a b":" \" c \\","d":1}"#),
+            (r#""é ü""#, r#""é ü""#),
+            ("1e10", "1e10"),
+            ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ] {
+            assert_eq!(Payload::parse(text).unwrap().as_str(), compact);
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_json_value_is_refused() {
+        for text in ["", "{", "1 2", "nul", "{'a':1}", "\u{1}", "[1,]"] {
+            assert!(Payload::parse(text).is_err(), "{text:?}");
+        }
+        assert!(Payload::parse(&"[".repeat(100_000)).is_err(), "nesting is bounded");
+    }
+
+    #[test]
+    fn a_value_serialises_to_its_compact_text() {
+        assert_eq!(Payload::of(&vec![Some(1), None]).unwrap().as_str(), "[1,null]");
+        assert_eq!(Payload::null().as_str(), "null");
+    }
+}

@@ -1,0 +1,144 @@
+//! When a failed attempt is tried again. Pure arithmetic: the entropy for the jitter is handed in, and what comes out is
+//! recorded as `retry_at`, so a replay never draws it again.
+
+use minicbor::{Decode, Encode};
+
+use crate::{ErrorKind, ExecutionError, Timestamp};
+
+/// How often, how soon and for which failures an operation is tried again.
+///
+/// Factor and jitter are in thousandths: 2000 doubles the interval, a jitter of 100 shortens it by up to a tenth.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Encode, Decode)]
+pub struct RetryPolicy {
+    /// Attempts in all, the first included; `None` is for ever.
+    #[n(0)]
+    pub max_attempts: Option<u32>,
+    /// The wait after the first failure.
+    #[n(1)]
+    pub initial_interval_ms: u64,
+    /// No wait is longer than this.
+    #[n(2)]
+    pub max_interval_ms: u64,
+    /// What each wait is multiplied with to give the next; at least 1000.
+    #[n(3)]
+    pub factor_permille: u32,
+    /// Up to how much of a wait is taken off at random; at most 1000.
+    #[n(4)]
+    pub jitter_permille: u32,
+    /// Failures of these kinds are final.
+    #[n(5)]
+    pub non_retryable: Vec<ErrorKind>,
+    /// How long one attempt may take.
+    #[n(6)]
+    pub timeout_ms: Option<u64>,
+}
+
+impl Default for RetryPolicy {
+    /// Ten attempts, one second doubling up to a minute, a tenth of jitter.
+    fn default() -> Self {
+        Self {
+            max_attempts: Some(10),
+            initial_interval_ms: 1_000,
+            max_interval_ms: 60_000,
+            factor_permille: 2_000,
+            jitter_permille: 100,
+            non_retryable: Vec::new(),
+            timeout_ms: None,
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// Whether the failure of attempt `attempt` (1 is the first) may be followed by another.
+    pub fn allows_retry(&self, attempt: u32, error: &ExecutionError) -> bool {
+        self.max_attempts.is_none_or(|max| attempt < max) && !self.non_retryable.contains(&error.kind)
+    }
+
+    /// The earliest start of the next attempt after `attempt` failed at `now`.
+    pub fn retry_at(&self, attempt: u32, now: Timestamp, entropy: u32) -> Timestamp {
+        now.plus_ms(self.interval_ms(attempt, entropy))
+    }
+
+    /// The wait after attempt `attempt`: exponential, capped, then shortened by the jitter's share of `entropy`.
+    fn interval_ms(&self, attempt: u32, entropy: u32) -> u64 {
+        let full = self.full_interval_ms(attempt);
+        let spread = u128::from(full) * u128::from(self.jitter_permille.min(1_000)) / 1_000;
+        let taken = spread * u128::from(entropy) / u128::from(u32::MAX);
+        full - u64::try_from(taken).unwrap_or(full)
+    }
+
+    fn full_interval_ms(&self, attempt: u32) -> u64 {
+        let max = u128::from(self.max_interval_ms);
+        let mut interval = u128::from(self.initial_interval_ms);
+        for _ in 1..attempt {
+            let next = interval * u128::from(self.factor_permille.max(1_000)) / 1_000;
+            if interval >= max || next == interval {
+                break;
+            }
+            interval = next;
+        }
+        u64::try_from(interval.min(max)).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(policy: &RetryPolicy, entropy: u32) -> Vec<u64> {
+        (1..=8).map(|attempt| policy.interval_ms(attempt, entropy)).collect()
+    }
+
+    #[test]
+    fn waits_double_up_to_the_maximum() {
+        let policy = RetryPolicy { max_interval_ms: 20_000, ..RetryPolicy::default() };
+        assert_eq!(waits(&policy, 0), [1_000, 2_000, 4_000, 8_000, 16_000, 20_000, 20_000, 20_000]);
+    }
+
+    #[test]
+    fn jitter_takes_off_at_most_its_share() {
+        let policy = RetryPolicy::default();
+        assert_eq!(policy.interval_ms(1, u32::MAX), 900);
+        assert_eq!(policy.interval_ms(1, u32::MAX / 2), 951);
+        let whole = RetryPolicy { jitter_permille: 1_000, ..policy.clone() };
+        assert_eq!(whole.interval_ms(1, u32::MAX), 0);
+        let beyond = RetryPolicy { jitter_permille: 5_000, ..policy };
+        assert_eq!(beyond.interval_ms(1, u32::MAX), 0, "more than all cannot be taken off");
+    }
+
+    #[test]
+    fn extreme_policies_neither_overflow_nor_spin() {
+        let grow = RetryPolicy {
+            initial_interval_ms: u64::MAX,
+            max_interval_ms: u64::MAX,
+            factor_permille: u32::MAX,
+            ..RetryPolicy::default()
+        };
+        assert_eq!(grow.interval_ms(u32::MAX, 0), u64::MAX);
+        assert_eq!(grow.retry_at(u32::MAX, Timestamp::EPOCH, 0), Timestamp::MAX);
+        let still = RetryPolicy { factor_permille: 1_000, ..RetryPolicy::default() };
+        assert_eq!(still.interval_ms(u32::MAX, 0), 1_000);
+        let shrinking = RetryPolicy { factor_permille: 1, ..RetryPolicy::default() };
+        assert_eq!(shrinking.interval_ms(3, 0), 1_000, "a factor below one counts as one");
+        let none = RetryPolicy { initial_interval_ms: 0, ..RetryPolicy::default() };
+        assert_eq!(none.interval_ms(u32::MAX, 7), 0);
+    }
+
+    #[test]
+    fn attempts_and_kinds_limit_retries() {
+        let error = |kind| ExecutionError::new(kind, "");
+        let policy =
+            RetryPolicy { max_attempts: Some(3), non_retryable: vec![ErrorKind::Timeout], ..RetryPolicy::default() };
+        let allowed = |attempt, kind| policy.allows_retry(attempt, &error(kind));
+        assert!(allowed(1, ErrorKind::Trap) && allowed(2, ErrorKind::Trap));
+        assert!(!allowed(3, ErrorKind::Trap), "three attempts in all");
+        assert!(!allowed(1, ErrorKind::Timeout));
+        let for_ever = RetryPolicy { max_attempts: None, ..policy };
+        assert!(for_ever.allows_retry(u32::MAX, &error(ErrorKind::Trap)));
+    }
+
+    #[test]
+    fn retry_at_counts_from_now() {
+        assert_eq!(RetryPolicy::default().retry_at(2, Timestamp::EPOCH, 0), Timestamp::EPOCH.plus_ms(2_000));
+    }
+}

@@ -1,0 +1,47 @@
+//! What can be awaited (H-7, H-8, H-9). A wait for a signal is different: it allocates its promise (CF-4, ID-2).
+
+use crate::fold::Promise;
+use crate::{AwaitKind, Event, Fold, JournalEvent, PromiseId};
+
+pub(crate) fn ids_distinct(_: &Fold, event: &JournalEvent) -> Option<String> {
+    let Event::ExecutionAwaiting { waiting_on, kind } = &event.event else {
+        return None;
+    };
+    if waiting_on.is_empty() {
+        return Some("the await names no promise".to_owned());
+    }
+    if matches!(kind, AwaitKind::Single) && waiting_on.len() > 1 {
+        return Some(format!("a single await names {} promises", waiting_on.len()));
+    }
+    (!is_distinct(waiting_on)).then(|| "the await names a promise twice".to_owned())
+}
+
+/// Ids come in the order of allocation as a rule, so the sort is rare.
+fn is_distinct(ids: &[PromiseId]) -> bool {
+    if ids.is_sorted_by(|a, b| a < b) {
+        return true;
+    }
+    let mut sorted: Vec<&PromiseId> = ids.iter().collect();
+    sorted.sort_unstable();
+    sorted.is_sorted_by(|a, b| a < b)
+}
+
+pub(crate) fn ids_exist(fold: &Fold, event: &JournalEvent) -> Option<String> {
+    let unknown = awaited(event)?.iter().find(|id| fold.promise(id).is_none())?;
+    Some(format!("{} was never allocated", fold.show(unknown)))
+}
+
+pub(crate) fn ids_can_complete(fold: &Fold, event: &JournalEvent) -> Option<String> {
+    let wrong =
+        awaited(event)?.iter().find(|id| matches!(fold.promise(id), Some(Promise::Value | Promise::JoinSet(_))))?;
+    Some(format!("{} is neither an invoke nor a timer nor a signal", fold.show(wrong)))
+}
+
+/// The promises of a wait for promises; `None` for a wait for a signal.
+fn awaited(event: &JournalEvent) -> Option<&[PromiseId]> {
+    match &event.event {
+        Event::ExecutionAwaiting { kind: AwaitKind::Signal(_), .. } => None,
+        Event::ExecutionAwaiting { waiting_on, .. } => Some(waiting_on),
+        _ => None,
+    }
+}

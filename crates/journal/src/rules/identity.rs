@@ -1,0 +1,28 @@
+//! Who an operation is (ID-1, ID-2): ids are positions in this execution's call tree, handed out without gaps.
+
+use crate::{AwaitKind, Event, Fold, JournalEvent, PromiseId};
+
+pub(crate) fn own_tree(fold: &Fold, event: &JournalEvent) -> Option<String> {
+    let foreign = event.event.promise_ids().find(|id| id.number_in(fold.execution()).is_none())?;
+    Some(format!("{} is not an operation of this execution", fold.show(foreign)))
+}
+
+pub(crate) fn next_child(fold: &Fold, event: &JournalEvent) -> Option<String> {
+    let allocated = allocated_by(fold, &event.event)?;
+    let next = fold.next_child();
+    (*allocated != next).then(|| format!("{} where {} was expected", fold.show(allocated), fold.show(&next)))
+}
+
+/// The id that the event brings into the call tree, if it does.
+pub(crate) fn allocated_by<'a>(fold: &Fold, event: &'a Event) -> Option<&'a PromiseId> {
+    match event {
+        Event::InvokeScheduled { promise_id, .. }
+        | Event::RandomGenerated { promise_id, .. }
+        | Event::TimeRecorded { promise_id, .. }
+        | Event::TimerScheduled { promise_id, .. } => Some(promise_id),
+        Event::JoinSetCreated { join_set_id } => Some(&join_set_id.0),
+        Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(_) } => waiting_on.first(),
+        Event::SignalReceived { promise_id, .. } if !fold.awaits_signal_as(promise_id) => Some(promise_id),
+        _ => None,
+    }
+}

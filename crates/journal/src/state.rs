@@ -1,0 +1,221 @@
+//! The life of an execution as one table: in which phase which act is allowed, and where it leads.
+//!
+//! Two phases stand behind the one state that users see as Cancelling. Cleanup code may await like any other code, and
+//! the state must stay Cancelling meanwhile; so the open await is a phase of its own.
+
+use std::fmt;
+
+use crate::Rule;
+
+/// Where an execution is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Phase {
+    /// Nothing was recorded yet.
+    New,
+    /// Its code runs.
+    Running,
+    /// It waits.
+    Blocked,
+    /// Cancellation was requested and cleanup runs.
+    Cancelling,
+    /// Cancellation was requested and cleanup waits.
+    CleanupBlocked,
+    /// It ended with a result.
+    Completed,
+    /// It ended with an error.
+    Failed,
+    /// Its cancellation is final.
+    Cancelled,
+}
+
+impl Phase {
+    /// All phases.
+    pub const ALL: [Self; 8] = [
+        Self::New,
+        Self::Running,
+        Self::Blocked,
+        Self::Cancelling,
+        Self::CleanupBlocked,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// Whether nothing can follow.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+
+    /// What users see; `None` before the first event.
+    pub const fn state(self) -> Option<State> {
+        match self {
+            Self::New => None,
+            Self::Running => Some(State::Running),
+            Self::Blocked => Some(State::Blocked),
+            Self::Cancelling | Self::CleanupBlocked => Some(State::Cancelling),
+            Self::Completed => Some(State::Completed),
+            Self::Failed => Some(State::Failed),
+            Self::Cancelled => Some(State::Cancelled),
+        }
+    }
+}
+
+/// The state of an execution as users see it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum State {
+    /// Its code runs.
+    Running,
+    /// It waits for a promise or a signal.
+    Blocked,
+    /// Cancellation was requested; cleanup is under way.
+    Cancelling,
+    /// It ended with a result.
+    Completed,
+    /// It ended with an error.
+    Failed,
+    /// Its cancellation is final.
+    Cancelled,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Running => "Running",
+            Self::Blocked => "Blocked",
+            Self::Cancelling => "Cancelling",
+            Self::Completed => "Completed",
+            Self::Failed => "Failed",
+            Self::Cancelled => "Cancelled",
+        })
+    }
+}
+
+/// What an event does, as far as the phase is concerned.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Act {
+    /// The execution starts.
+    Start,
+    /// Its code begins an operation, which takes a place in the call tree.
+    Allocate,
+    /// Its code submits to a join set or takes a result from one.
+    UseJoinSet,
+    /// Its code blocks.
+    Await,
+    /// Something arrives from outside: an attempt's progress, a timer, a signal.
+    Arrive,
+    /// The signal that the open await waits for is received.
+    Receive,
+    /// The open await is satisfied and the code goes on.
+    Resume,
+    /// The code would go on although the await is not satisfied.
+    ResumeUnsatisfied,
+    /// Somebody asks for cancellation.
+    RequestCancel,
+    /// The code returns.
+    Complete,
+    /// The code returns an error or traps.
+    Fail,
+    /// Cancellation becomes final.
+    Cancel,
+}
+
+impl Act {
+    /// All acts.
+    pub const ALL: [Self; 12] = [
+        Self::Start,
+        Self::Allocate,
+        Self::UseJoinSet,
+        Self::Await,
+        Self::Arrive,
+        Self::Receive,
+        Self::Resume,
+        Self::ResumeUnsatisfied,
+        Self::RequestCancel,
+        Self::Complete,
+        Self::Fail,
+        Self::Cancel,
+    ];
+}
+
+/// The transition table: where `act` leads from `phase`, or the rule that forbids it.
+pub const fn transition(phase: Phase, act: Act) -> Result<Phase, Rule> {
+    use Act as A;
+    use Phase as P;
+    match (phase, act) {
+        (P::New, A::Start) => Ok(P::Running),
+        (P::New, _) | (_, A::Start) => Err(Rule::S2),
+
+        (P::Completed | P::Failed | P::Cancelled, A::Complete | A::Fail | A::Cancel) => Err(Rule::S3),
+        (P::Completed | P::Failed | P::Cancelled, _) => Err(Rule::S4),
+
+        (P::Running, A::Allocate | A::UseJoinSet) => Ok(P::Running),
+        (P::Cancelling, A::Allocate | A::UseJoinSet) => Ok(P::Cancelling),
+        (P::Blocked | P::CleanupBlocked, A::Allocate) => Err(Rule::G1),
+        (P::Blocked | P::CleanupBlocked, A::UseJoinSet) => Err(Rule::G6),
+
+        (P::Running, A::Await) => Ok(P::Blocked),
+        (P::Cancelling, A::Await) => Ok(P::CleanupBlocked),
+        (P::Blocked | P::CleanupBlocked, A::Await) => Err(Rule::G2),
+
+        (P::Blocked, A::Resume) => Ok(P::Running),
+        (P::CleanupBlocked, A::Resume) => Ok(P::Cancelling),
+        (P::Running | P::Cancelling, A::Resume) | (_, A::ResumeUnsatisfied) => Err(Rule::G4),
+
+        (_, A::Arrive | A::Receive) => Ok(phase),
+
+        (P::Running | P::Blocked, A::RequestCancel) => Ok(P::Cancelling),
+        (P::Cancelling | P::CleanupBlocked, A::RequestCancel) => Err(Rule::G5),
+
+        (P::Running | P::Cancelling, A::Complete) => Ok(P::Completed),
+        (P::Running | P::Cancelling, A::Fail) => Ok(P::Failed),
+        (P::Blocked | P::CleanupBlocked, A::Complete | A::Fail) => Err(Rule::G3),
+
+        // Also with an open await: cleanup that never returns must not keep an execution alive.
+        (P::Cancelling | P::CleanupBlocked, A::Cancel) => Ok(P::Cancelled),
+        (P::Running | P::Blocked, A::Cancel) => Err(Rule::S5),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn every_phase_and_act_has_its_row() {
+        let mut table = String::new();
+        for act in Act::ALL {
+            table += &format!("{:<18}", format!("{act:?}"));
+            for phase in Phase::ALL {
+                let cell = match transition(phase, act) {
+                    Ok(next) => format!("{next:?}"),
+                    Err(rule) => rule.id().to_owned(),
+                };
+                table += &format!(" {cell:<14}");
+            }
+            table = format!("{}\n", table.trim_end());
+        }
+        expect![[r#"
+            Start              Running        S-2            S-2            S-2            S-2            S-2            S-2            S-2
+            Allocate           S-2            Running        G-1            Cancelling     G-1            S-4            S-4            S-4
+            UseJoinSet         S-2            Running        G-6            Cancelling     G-6            S-4            S-4            S-4
+            Await              S-2            Blocked        G-2            CleanupBlocked G-2            S-4            S-4            S-4
+            Arrive             S-2            Running        Blocked        Cancelling     CleanupBlocked S-4            S-4            S-4
+            Receive            S-2            Running        Blocked        Cancelling     CleanupBlocked S-4            S-4            S-4
+            Resume             S-2            G-4            Running        G-4            Cancelling     S-4            S-4            S-4
+            ResumeUnsatisfied  S-2            G-4            G-4            G-4            G-4            S-4            S-4            S-4
+            RequestCancel      S-2            Cancelling     Cancelling     G-5            G-5            S-4            S-4            S-4
+            Complete           S-2            Completed      G-3            Completed      G-3            S-3            S-3            S-3
+            Fail               S-2            Failed         G-3            Failed         G-3            S-3            S-3            S-3
+            Cancel             S-2            S-5            S-5            Cancelled      Cancelled      S-3            S-3            S-3
+        "#]].assert_eq(&table);
+    }
+
+    #[test]
+    fn users_see_six_states() {
+        let seen: Vec<String> = Phase::ALL.iter().filter_map(|phase| phase.state()).map(|s| s.to_string()).collect();
+        assert_eq!(seen, ["Running", "Blocked", "Cancelling", "Cancelling", "Completed", "Failed", "Cancelled"]);
+        assert!(Phase::ALL.iter().filter(|phase| phase.is_terminal()).count() == 3);
+    }
+}

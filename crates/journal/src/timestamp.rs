@@ -1,0 +1,111 @@
+//! Instants as the journal stores them: microseconds since 1970, within the years RFC 3339 can write.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// An instant in microseconds since the Unix epoch. The journal never reads a clock; somebody hands it in.
+///
+/// ```
+/// use onward_journal::Timestamp;
+/// let at: Timestamp = "2026-03-01T12:00:00.25+01:00".parse()?;
+/// assert_eq!(at.to_string(), "2026-03-01T11:00:00.25Z");
+/// assert_eq!(at.plus_ms(750).to_string(), "2026-03-01T11:00:01Z");
+/// # Ok::<(), onward_journal::TimestampError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Self = Self(0);
+    /// 0000-01-01T00:00:00Z, the first instant that can be written.
+    pub const MIN: Self = Self(-62_167_219_200_000_000);
+    /// 9999-12-30T22:00:00Z, the last instant that can be written in every time zone.
+    pub const MAX: Self = Self(253_402_207_200_000_000);
+
+    /// The instant `us` microseconds after the epoch, if it can be written.
+    pub fn from_micros(us: i64) -> Option<Self> {
+        (Self::MIN.0..=Self::MAX.0).contains(&us).then_some(Self(us))
+    }
+
+    /// Microseconds since the epoch.
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// The instant `ms` milliseconds later, at most [`Timestamp::MAX`]: "never" for a timer.
+    pub fn plus_ms(self, ms: u64) -> Self {
+        let us = i64::try_from(ms).ok().and_then(|ms| ms.checked_mul(1_000));
+        let later = us.and_then(|us| self.0.checked_add(us)).unwrap_or(i64::MAX);
+        Self(later.min(Self::MAX.0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(instant) => write!(f, "{instant}"),
+            Err(_) => write!(f, "{}us", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = TimestampError;
+
+    /// Reads RFC 3339; what is finer than a microsecond is cut off.
+    fn from_str(text: &str) -> Result<Self, TimestampError> {
+        let instant: jiff::Timestamp = text.parse().map_err(|_| TimestampError(text.to_owned()))?;
+        Self::from_micros(instant.as_nanosecond().div_euclid(1_000) as i64)
+            .ok_or_else(|| TimestampError(text.to_owned()))
+    }
+}
+
+/// Why a text is not an instant.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not an instant: expected RFC 3339 such as 2026-03-01T12:00:00Z")]
+pub struct TimestampError(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_range_can_be_written_and_read_back() {
+        for at in [Timestamp::MIN, Timestamp::EPOCH, Timestamp(-1), Timestamp(1_700_000_000_123_456), Timestamp::MAX] {
+            assert_eq!(at.to_string().parse(), Ok(at));
+        }
+        assert_eq!(Timestamp::from_micros(Timestamp::MAX.0 + 1), None);
+        assert_eq!(Timestamp::from_micros(Timestamp::MIN.0 - 1), None);
+        assert_eq!(Timestamp::from_micros(5).map(Timestamp::as_micros), Some(5));
+    }
+
+    #[test]
+    fn finer_than_a_microsecond_is_cut_off() {
+        assert_eq!("1970-01-01T00:00:00.0000019Z".parse(), Ok(Timestamp(1)));
+        assert_eq!("1969-12-31T23:59:59.9999989Z".parse(), Ok(Timestamp(-2)));
+    }
+
+    #[test]
+    fn a_timer_in_the_far_future_saturates() {
+        assert_eq!(Timestamp::EPOCH.plus_ms(2).as_micros(), 2_000);
+        for ms in [u64::MAX, i64::MAX as u64, 253_402_207_200_001] {
+            assert_eq!(Timestamp::EPOCH.plus_ms(ms), Timestamp::MAX);
+        }
+    }
+
+    #[test]
+    fn what_is_not_rfc_3339_is_refused() {
+        for text in ["", "yesterday", "2026-03-01", "2026-03-01T12:00:00", "2026-13-01T12:00:00Z"] {
+            assert!(text.parse::<Timestamp>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The project's own commands, so that one `cargo xtask test` on a bare machine proves everything that is checked.
+//!
+//! Kept apart from the product: nothing here is shipped, and nothing here is a dependency of another crate.
+
+mod clock;
+mod command;
+mod run;
+mod steps;
+mod tidy;
+mod tools;
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+use crate::run::{Length, Output, Run};
+use crate::steps::{fuzz, model, mutants};
+
+/// The project's checks: `cargo xtask test` runs all of them.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what is missing, then run every check in order and stop at the first failure.
+    Test(TestArgs),
+    /// Check the rules that ARCHITECTURE.md states.
+    Tidy {
+        /// Lower or remove the entries of xtask/ratchet.txt that are larger than today's sizes.
+        #[arg(long)]
+        ratchet: bool,
+    },
+    /// Typecheck, test and simulate the model in spec/, then replay it against the code.
+    Model(Pace),
+    /// Fuzz every target for a while.
+    Fuzz {
+        /// Seconds for each target; the default is what `cargo xtask test` uses.
+        #[arg(long)]
+        seconds: Option<u32>,
+        #[command(flatten)]
+        pace: Pace,
+    },
+    /// Change the code in small ways and see that a test notices each.
+    Mutants {
+        /// Passed on to `cargo mutants`.
+        #[arg(last = true)]
+        extra: Vec<String>,
+    },
+}
+
+#[derive(Args)]
+struct TestArgs {
+    /// Run only this step; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// List the steps and what each is for, and run none.
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    pace: Pace,
+}
+
+#[derive(Args)]
+struct Pace {
+    /// Search longer: more samples of the model, more time for each fuzz target.
+    #[arg(long)]
+    long: bool,
+    /// Show the output of passing commands too.
+    #[arg(long)]
+    verbose: bool,
+}
+
+impl Pace {
+    fn run(&self) -> Result<Run> {
+        let length = if self.long {
+            Length::Long
+        } else {
+            Length::Short
+        };
+        let output = if self.verbose {
+            Output::Shown
+        } else {
+            Output::OnFailure
+        };
+        Run::locate(length, output)
+    }
+}
+
+fn main() -> ExitCode {
+    match perform(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(task: Task) -> Result<()> {
+    match task {
+        Task::Test(args) if args.list => print_data(&steps::list()),
+        Task::Test(args) => steps::test(&args.pace.run()?, &args.only),
+        Task::Tidy { ratchet } => {
+            let run = Run::locate(Length::Short, Output::OnFailure)?;
+            tools::ensure(&run, &[&tools::GIT])?;
+            if ratchet {
+                tidy::lower_ratchet(&run)?;
+            }
+            tidy::check(&run)
+        }
+        Task::Model(pace) => {
+            let run = pace.run()?;
+            tools::ensure(&run, model::TOOLS)?;
+            model::check(&run)
+        }
+        Task::Fuzz { seconds, pace } => {
+            let run = pace.run()?;
+            tools::ensure(&run, fuzz::TOOLS)?;
+            fuzz::all_targets(&run, seconds.unwrap_or(fuzz::seconds_for(&run)))
+        }
+        Task::Mutants { extra } => {
+            let run = Run::locate(Length::Short, Output::Shown)?;
+            tools::ensure(&run, mutants::TOOLS)?;
+            mutants::mutate(&run, &extra)
+        }
+    }
+}
+
+/// Writes data to stdout; a reader that went away (`| head`) is not an error.
+fn print_data(text: &str) -> Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

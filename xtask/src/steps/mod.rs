@@ -1,0 +1,228 @@
+//! The table of checks, and the runner that goes through it in order and stops at the first that fails.
+
+mod cargo;
+pub(crate) mod fuzz;
+pub(crate) mod model;
+pub(crate) mod mutants;
+mod report;
+
+use anyhow::{Result, anyhow, bail};
+
+use crate::clock::Stopwatch;
+use crate::run::{Length, Run};
+use crate::steps::report::{Timing, seconds};
+use crate::tidy;
+use crate::tools::{self, CARGO_DENY, CLIPPY, GIT, RUSTFMT, Tool};
+
+/// One row of the table.
+struct Step {
+    name: &'static str,
+    purpose: &'static str,
+    tools: &'static [&'static Tool],
+    run: fn(&Run) -> Result<Outcome>,
+}
+
+/// How a step that did not fail ended.
+enum Outcome {
+    Passed,
+    Skipped(&'static str),
+}
+
+static STEPS: &[Step] = &[
+    Step {
+        name: "tools",
+        purpose: "install the programs the other steps need",
+        tools: &[],
+        run: |run| passed(install_everything(run)),
+    },
+    Step {
+        name: "fmt",
+        purpose: "the code is formatted",
+        tools: &[&RUSTFMT],
+        run: |run| passed(cargo::fmt(run)),
+    },
+    Step {
+        name: "tidy",
+        purpose: "the rules of ARCHITECTURE.md hold",
+        tools: &[&GIT],
+        run: |run| passed(tidy::check(run)),
+    },
+    Step {
+        name: "clippy",
+        purpose: "no lint warns",
+        tools: &[&CLIPPY],
+        run: |run| passed(cargo::clippy(run)),
+    },
+    Step {
+        name: "test",
+        purpose: "unit, property, integration and documentation tests pass",
+        tools: &[],
+        run: |run| passed(cargo::test(run)),
+    },
+    Step {
+        name: "model",
+        purpose: "the model in spec/ holds its invariants and agrees with the code",
+        tools: model::TOOLS,
+        run: |run| passed(model::check(run)),
+    },
+    Step {
+        name: "docs",
+        purpose: "the documentation builds without a warning",
+        tools: &[],
+        run: |run| passed(cargo::docs(run)),
+    },
+    Step {
+        name: "deny",
+        purpose: "dependencies come from where they may, under licences we accept",
+        tools: &[&CARGO_DENY],
+        run: |run| passed(cargo::deny(run)),
+    },
+    Step {
+        name: "fuzz",
+        purpose: "no input makes a parser panic",
+        tools: fuzz::TOOLS,
+        run: |run| passed(fuzz::all_targets(run, fuzz::seconds_for(run))),
+    },
+    Step {
+        name: "bench",
+        purpose: "the benchmarks run",
+        tools: &[],
+        run: cargo::bench,
+    },
+];
+
+fn passed(result: Result<()>) -> Result<Outcome> {
+    result.map(|()| Outcome::Passed)
+}
+
+fn install_everything(run: &Run) -> Result<()> {
+    let all: Vec<&Tool> = STEPS.iter().flat_map(|step| step.tools).copied().collect();
+    tools::ensure(run, &all)?;
+    tools::ensure_node_modules(run)
+}
+
+/// The steps and what each is for, one a line.
+pub(crate) fn list() -> String {
+    let line = |step: &Step| format!("{:<8} {}\n", step.name, step.purpose);
+    STEPS.iter().map(line).collect()
+}
+
+/// Runs the steps named in `only`, or all of them, in the table's order.
+pub(crate) fn test(run: &Run, only: &[String]) -> Result<()> {
+    let total = Stopwatch::start();
+    let mut timings = Vec::new();
+    for step in selected(only)? {
+        timings.push(perform(run, step)?);
+    }
+    eprint!("\n{}", report::table(&timings, total.elapsed()));
+    Ok(())
+}
+
+fn selected(only: &[String]) -> Result<Vec<&'static Step>> {
+    for name in only {
+        if !STEPS.iter().any(|step| step.name == name) {
+            let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+            bail!("no step is called {name}: choose from {}", names.join(", "));
+        }
+    }
+    let wanted = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
+    Ok(STEPS.iter().filter(wanted).collect())
+}
+
+fn perform(run: &Run, step: &Step) -> Result<Timing> {
+    eprintln!("\n== {}: {}", step.name, step.purpose);
+    let watch = Stopwatch::start();
+    let outcome = tools::ensure(run, step.tools)
+        .and_then(|()| (step.run)(run))
+        .map_err(|error| {
+            anyhow!(
+                "step {} failed after {}: {error:#}\nrun just this step with `{}`",
+                step.name,
+                seconds(watch.elapsed()),
+                repeat_line(run, step)
+            )
+        })?;
+    let skipped = match outcome {
+        Outcome::Passed => None,
+        Outcome::Skipped(why) => Some(why),
+    };
+    let timing = Timing {
+        name: step.name,
+        took: watch.elapsed(),
+        skipped,
+    };
+    eprintln!("== {}", timing.sentence());
+    Ok(timing)
+}
+
+fn repeat_line(run: &Run, step: &Step) -> String {
+    let long = match run.length {
+        Length::Short => "",
+        Length::Long => " --long",
+    };
+    format!("cargo xtask test{long} --only {}", step.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::PathBuf;
+
+    use anyhow::bail;
+
+    use super::{Outcome, STEPS, Step, perform, selected};
+    use crate::run::{Length, Output, Run};
+
+    fn here(length: Length) -> Run {
+        Run {
+            root: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
+            length,
+            output: Output::OnFailure,
+        }
+    }
+
+    #[test]
+    fn step_names_are_unique() {
+        let names: BTreeSet<&str> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(names.len(), STEPS.len());
+    }
+
+    #[test]
+    fn chosen_steps_keep_the_order_of_the_table() {
+        let chosen = selected(&["deny".to_owned(), "fmt".to_owned()]).unwrap();
+        let names: Vec<&str> = chosen.iter().map(|step| step.name).collect();
+        assert_eq!(names, ["fmt", "deny"]);
+    }
+
+    #[test]
+    fn an_unknown_step_is_answered_with_the_known_ones() {
+        let error = selected(&["fuz".to_owned()]).err().unwrap().to_string();
+        assert!(error.starts_with("no step is called fuz: choose from tools, fmt, "));
+    }
+
+    #[test]
+    fn a_failing_step_says_how_to_run_only_itself() {
+        let step = Step {
+            name: "broken",
+            purpose: "fail",
+            tools: &[],
+            run: |_| bail!("`false` failed"),
+        };
+        let error = perform(&here(Length::Long), &step).err().unwrap();
+        let text = error.to_string();
+        assert!(text.contains(" s: `false` failed\n"));
+        assert!(text.ends_with("run just this step with `cargo xtask test --long --only broken`"));
+    }
+
+    #[test]
+    fn a_skipped_step_says_why() {
+        let step = Step {
+            name: "absent",
+            purpose: "skip",
+            tools: &[],
+            run: |_| Ok(Outcome::Skipped("there is nothing to run")),
+        };
+        let timing = perform(&here(Length::Short), &step).unwrap();
+        assert_eq!(timing.sentence(), "absent SKIPPED: there is nothing to run");
+    }
+}
