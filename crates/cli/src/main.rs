@@ -1,2 +1,48 @@
-//! x
-fn main() {}
+//! The binary `onward`. Data goes to standard output, words to standard error; exit codes are documented per command.
+
+mod journal;
+mod lines;
+mod paint;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Durable execution: work that has been done is never lost, never silently repeated, and always explainable.
+#[derive(Parser)]
+#[command(name = "onward", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Work with execution journals
+    #[command(subcommand)]
+    Journal(journal::Command),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Journal(command) => journal::run(&command),
+    };
+    outcome.unwrap_or_else(|error| fail(&error))
+}
+
+/// What a shell reports for a program that a closed pipe ended.
+const EXIT_BROKEN_PIPE: u8 = 128 + 13;
+/// The command could not be carried out.
+const EXIT_UNUSABLE: u8 = 2;
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    let broken_pipe = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    };
+    if error.chain().any(broken_pipe) {
+        return ExitCode::from(EXIT_BROKEN_PIPE);
+    }
+    anstream::eprintln!("{}: {error:#}", paint::error("error"));
+    ExitCode::from(EXIT_UNUSABLE)
+}

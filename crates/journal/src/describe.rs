@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{AwaitKind, Event, ExecutionId, InvokeResult, Payload, PromiseId, hex};
 
 /// Longer values are cut: the table is for reading, the journal has the rest.
-const VALUE_CHARS_MAX: usize = 40;
+const VALUE_CHARS_MAX: usize = 32;
 
 impl Event {
     /// Shows the event as `InvokeStarted("root.1", attempt=1)`, ids relative to `own`.

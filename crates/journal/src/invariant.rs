@@ -35,6 +35,8 @@ pub struct Invariant {
     pub text: &'static str,
     /// Who enforces it.
     pub enforced: Enforced,
+    /// The same in words, for `spec/INVARIANTS.md`.
+    pub code: &'static str,
 }
 
 macro_rules! invariants {
@@ -49,7 +51,7 @@ macro_rules! invariants {
 
         /// All rules, indexed by [`Rule`].
         pub static INVARIANTS: &[Invariant] = &[$(
-            Invariant { rule: Rule::$rule, id: $id, name: $name, text: $text, enforced: $enforced },
+            Invariant { rule: Rule::$rule, id: $id, name: $name, text: $text, enforced: $enforced, code: stringify!($enforced) },
         )*];
     };
 }

@@ -1,9 +1,6 @@
 //! A journal in memory: the events and what they amount to, always in step.
 
-use crate::{
-    Command, Event, EventKind, ExecutionId, Fold, InvokeResult, JournalEvent, Payload, Rule, State, Timestamp,
-    Violation,
-};
+use crate::{Command, Event, ExecutionId, Fold, InvokeResult, JournalEvent, Payload, State, Timestamp, Violation};
 
 /// An append-only list of events that never enters an illegal state.
 #[derive(Clone, Debug)]
@@ -21,8 +18,7 @@ impl Journal {
     /// Rebuilds a journal from recorded events. Every rule is checked again: what was tampered with is refused.
     pub fn recover(execution: ExecutionId, events: Vec<JournalEvent>) -> Result<Self, Violation> {
         if events.is_empty() {
-            let message = "the journal is empty".to_owned();
-            return Err(Violation { rule: Rule::S2, sequence: 0, event: EventKind::ExecutionStarted, message });
+            return Err(Violation::empty());
         }
         let mut fold = Fold::new(execution);
         for event in &events {

@@ -17,3 +17,11 @@ pub struct Violation {
     /// What is wrong with it.
     pub message: String,
 }
+
+impl Violation {
+    /// A journal without events: even the first rule asks for one.
+    pub fn empty() -> Self {
+        let message = "the journal is empty".to_owned();
+        Self { rule: Rule::S2, sequence: 0, event: EventKind::ExecutionStarted, message }
+    }
+}

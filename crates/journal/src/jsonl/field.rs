@@ -40,6 +40,14 @@ impl<'a> Field<'a> {
         serde_json::from_str(raw.get()).map_err(|_| self.wrong(expected))
     }
 
+    /// A list would be read as an object too, by position: refuse it.
+    fn object<T: Deserialize<'a>>(self, expected: &str) -> Result<T> {
+        match self.raw {
+            Some(raw) if !raw.get().starts_with('{') => Err(self.wrong(expected)),
+            _ => self.parse(expected),
+        }
+    }
+
     pub(super) fn payload(self) -> Result<Payload> {
         self.raw.map(Payload::from_raw).ok_or_else(|| self.wrong("any JSON value"))
     }
@@ -58,11 +66,9 @@ impl<'a> Field<'a> {
         self.parse("an integer from 0")
     }
 
-    pub(super) fn count(self) -> Result<u32> {
-        match self.parse("an integer from 1")? {
-            0 => Err(self.wrong("an integer from 1")),
-            count => Ok(count),
-        }
+    /// An attempt. Whether it is the right one is for the rules to say.
+    pub(super) fn attempt(self) -> Result<u32> {
+        self.parse("an integer from 1 to 4294967295")
     }
 
     /// RFC 3339, or milliseconds since 1970.
@@ -108,14 +114,14 @@ impl<'a> Field<'a> {
         if let Ok(message) = self.text() {
             return Ok(ExecutionError::new(ErrorKind::UserError, message));
         }
-        let error: ErrorObject<'_> = self.parse(expected)?;
+        let error: ErrorObject<'_> = self.object(expected)?;
         error.read().ok_or_else(|| self.wrong(expected))
     }
 
     /// `{"ok": VALUE}` or `{"err": ERROR}`.
     pub(super) fn result(self) -> Result<InvokeResult> {
         let expected = "{\"ok\": VALUE} or {\"err\": {\"kind\": …, \"message\": …}}";
-        let object: ResultObject<'_> = self.parse(expected)?;
+        let object: ResultObject<'_> = self.object(expected)?;
         match (object.ok, object.err) {
             (Some(ok), None) => Ok(Ok(Payload::from_raw(ok))),
             (None, err @ Some(_)) => {
@@ -131,7 +137,7 @@ impl<'a> Field<'a> {
             return Ok(None);
         };
         let expected = policy::EXPECTED;
-        let object: policy::Object<'_> = field.parse(expected)?;
+        let object: policy::Object<'_> = field.object(expected)?;
         object.read().map(|policy| Some(Box::new(policy))).ok_or_else(|| field.wrong(expected))
     }
 

@@ -37,8 +37,7 @@ impl Reader {
 
     /// Reads one line.
     pub fn read(&mut self, line: &str) -> Result<JournalEvent> {
-        let line: Object<'_> = serde_json::from_str(line)
-            .map_err(|error| LineError(format!("not a journal event: expected one JSON object: {}", reason(&error))))?;
+        let line = object(line)?;
         let sequence = line.sequence().unsigned()?;
         let timestamp = line.timestamp().instant()?;
         let name = line.event().text()?;
@@ -96,15 +95,15 @@ impl Reader {
                 input: line.input().payload()?,
                 retry_policy: line.retry_policy().retry_policy()?,
             }),
-            EventKind::InvokeStarted => Ok(Event::InvokeStarted { promise_id, attempt: line.attempt().count()? }),
+            EventKind::InvokeStarted => Ok(Event::InvokeStarted { promise_id, attempt: line.attempt().attempt()? }),
             EventKind::InvokeCompleted => Ok(Event::InvokeCompleted {
                 promise_id,
                 result: line.result().result()?,
-                attempt: line.attempt().count()?,
+                attempt: line.attempt().attempt()?,
             }),
             EventKind::InvokeRetrying => Ok(Event::InvokeRetrying {
                 promise_id,
-                failed_attempt: line.failed_attempt().count()?,
+                failed_attempt: line.failed_attempt().attempt()?,
                 error: line.error().error()?,
                 retry_at: line.retry_at().instant()?,
             }),
@@ -162,6 +161,15 @@ fn in_field(field: Field<'_>, error: impl std::fmt::Display) -> LineError {
 
 fn read_digest(field: Field<'_>) -> Result<crate::ComponentDigest> {
     field.text()?.parse().map_err(|error| in_field(field, error))
+}
+
+/// The fields of a line. A list would be read as well, by position: refuse it.
+fn object(line: &str) -> Result<Object<'_>> {
+    let refuse = |reason: &str| LineError(format!("not a journal event: expected one JSON object: {reason}"));
+    if !line.trim_start().starts_with('{') {
+        return Err(refuse("it begins with something else"));
+    }
+    serde_json::from_str(line).map_err(|error| refuse(&reason(&error)))
 }
 
 /// What the JSON parser says, without the line number: it only ever sees one line.

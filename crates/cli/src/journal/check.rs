@@ -1,0 +1,176 @@
+//! `onward journal check`: reads a journal line by line and judges it, holding only what the rules need.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use onward_journal::jsonl::Reader;
+use onward_journal::{Fold, JournalEvent, Rule, State, Violation};
+use serde::Serialize;
+
+use super::table::Table;
+use crate::lines::{Lines, Unreadable};
+use crate::paint;
+
+/// Judge a journal: print its events and states, or the first rule it breaks
+///
+/// Reads JSON Lines, one event a line, as described in spec/journal.md.
+///
+/// Exit codes: 0 the journal is valid, 1 it breaks a rule, 2 it cannot be read.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The journal; - for standard input
+    #[arg(value_name = "FILE|-")]
+    file: PathBuf,
+    /// Print one JSON object with the verdict instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Print the verdict only, not the table
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// The verdict as `--json` prints it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Report<'a> {
+    Valid { ok: bool, events: u64, state: String },
+    Violated { ok: bool, violation: &'static str, sequence: u64, message: String },
+    Unreadable { ok: bool, line: u64, message: &'a str },
+}
+
+/// What a journal turned out to be.
+enum Verdict {
+    Valid { events: u64, state: State },
+    Violated { violation: Violation, line: u64 },
+    Unreadable { line: u64, reason: String },
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut lines = Lines::open(&args.file)?;
+    let mut table = (!args.json && !args.quiet).then(Table::new);
+    let verdict = judge(&mut lines, table.as_mut())?;
+    if let Some(table) = table {
+        table.finish()?;
+    }
+    if args.json {
+        writeln!(io::stdout(), "{}", verdict.to_json()?)?;
+    } else {
+        verdict.tell();
+    }
+    Ok(verdict.exit_code())
+}
+
+fn judge(lines: &mut Lines, mut table: Option<&mut Table>) -> anyhow::Result<Verdict> {
+    let mut reader = Reader::new();
+    let mut fold = Fold::new(reader.execution());
+    let mut progress = Progress::new(table.is_none());
+    let mut last_line = 0;
+    while let Some(next) = lines.next() {
+        let (line, text) = match next {
+            Ok(next) => next,
+            Err(Unreadable::Line { number, reason }) => return Ok(Verdict::Unreadable { line: number, reason }),
+            Err(Unreadable::Input(error)) => return Err(error),
+        };
+        let event = match reader.read(text) {
+            Ok(event) => event,
+            Err(error) => return Ok(Verdict::Unreadable { line, reason: error.to_string() }),
+        };
+        if let Err(violation) = fold.check(&event) {
+            table.as_mut().map(|table| table.refused(&event, reader.execution(), violation.rule)).transpose()?;
+            return Ok(Verdict::Violated { violation, line });
+        }
+        fold.apply(&event);
+        table.as_mut().map(|table| show(table, &event, &fold)).transpose()?;
+        progress.at(fold.version());
+        last_line = line;
+    }
+    Ok(match fold.state() {
+        Some(state) => Verdict::Valid { events: fold.version(), state },
+        None => Verdict::Violated { violation: Violation::empty(), line: last_line },
+    })
+}
+
+fn show(table: &mut Table, event: &JournalEvent, fold: &Fold) -> io::Result<()> {
+    fold.state().map_or(Ok(()), |state| table.row(event, fold.execution(), state))
+}
+
+impl Verdict {
+    fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Valid { .. } => 0,
+            Self::Violated { .. } => 1,
+            Self::Unreadable { .. } => crate::EXIT_UNUSABLE,
+        })
+    }
+
+    /// The public form; the order of the fields is part of it.
+    fn to_json(&self) -> anyhow::Result<String> {
+        let report = match self {
+            Self::Valid { events, state } => Report::Valid { ok: true, events: *events, state: state.to_string() },
+            Self::Violated { violation: Violation { rule, sequence, message, event }, .. } => Report::Violated {
+                ok: false,
+                violation: rule.id(),
+                sequence: *sequence,
+                message: format!("{event}: {message}"),
+            },
+            Self::Unreadable { line, reason } => Report::Unreadable { ok: false, line: *line, message: reason },
+        };
+        Ok(serde_json::to_string(&report)?)
+    }
+
+    /// Tells people.
+    fn tell(&self) {
+        match self {
+            Self::Valid { events, state } => {
+                let state = paint::styled(paint::of_state(*state), state);
+                anstream::eprintln!("{}: {events} events, {state}", paint::good("valid"));
+            }
+            Self::Violated { violation, line } => tell_violation(violation, *line),
+            Self::Unreadable { line, reason } => {
+                anstream::eprintln!("{}: line {line}: {reason}", paint::error("unreadable"));
+            }
+        }
+    }
+}
+
+fn tell_violation(violation: &Violation, line: u64) {
+    let Violation { rule, sequence, event, message } = violation;
+    let invariant = Rule::invariant(*rule);
+    anstream::eprintln!("{}: {} ({})", paint::error("violation"), paint::error(rule), invariant.name);
+    match line {
+        0 => anstream::eprintln!("  where: no line at all"),
+        line => anstream::eprintln!("  where: sequence {sequence}, line {line}, {event}"),
+    }
+    anstream::eprintln!("  what:  {message}");
+    anstream::eprintln!("  rule:  {}", invariant.text);
+}
+
+/// A count on the terminal while a long journal is judged and nothing else shows it.
+struct Progress {
+    shown: bool,
+    wanted: bool,
+}
+
+impl Progress {
+    const EVERY: u64 = 1 << 17;
+
+    fn new(is_quiet: bool) -> Self {
+        Self { shown: false, wanted: is_quiet && io::stderr().is_terminal() }
+    }
+
+    fn at(&mut self, events: u64) {
+        if self.wanted && events.is_multiple_of(Self::EVERY) {
+            self.shown = true;
+            eprint!("\r{events} events judged");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Lines of a file or of standard input, read in bounded memory.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use anyhow::Context as _;
+
+/// No line is longer: a file without line breaks must not fill the memory.
+pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// The lines of an input, numbered from 1, blank ones left out.
+pub(crate) struct Lines {
+    input: Box<dyn BufRead>,
+    buffer: Vec<u8>,
+    number: u64,
+}
+
+/// Why the next line cannot be had.
+pub(crate) enum Unreadable {
+    /// The line is there, but it is not one.
+    Line { number: u64, reason: String },
+    /// The input failed.
+    Input(anyhow::Error),
+}
+
+impl Lines {
+    /// The lines of a file; `-` is standard input.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        let input: Box<dyn BufRead> = if path == Path::new("-") {
+            Box::new(io::stdin().lock())
+        } else {
+            let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+            Box::new(BufReader::with_capacity(1 << 18, file))
+        };
+        Ok(Self { input, buffer: Vec::new(), number: 0 })
+    }
+
+    /// The next line that is not blank, and its number.
+    pub(crate) fn next(&mut self) -> Option<Result<(u64, &str), Unreadable>> {
+        loop {
+            self.buffer.clear();
+            let limit = LINE_BYTES_MAX as u64 + 1;
+            match self.input.by_ref().take(limit).read_until(b'\n', &mut self.buffer) {
+                Ok(0) => return None,
+                Ok(_) => self.number += 1,
+                Err(error) => return Some(Err(Unreadable::Input(anyhow::Error::new(error).context("cannot read")))),
+            }
+            if !self.buffer.trim_ascii().is_empty() {
+                break;
+            }
+        }
+        Some(self.line())
+    }
+
+    fn line(&self) -> Result<(u64, &str), Unreadable> {
+        let number = self.number;
+        let refuse = |reason: String| Unreadable::Line { number, reason };
+        if self.buffer.len() > LINE_BYTES_MAX {
+            return Err(refuse(format!("longer than {} MiB", LINE_BYTES_MAX >> 20)));
+        }
+        let text = str::from_utf8(&self.buffer).map_err(|error| refuse(format!("not UTF-8: {error}")))?;
+        Ok((number, text.trim()))
+    }
+}

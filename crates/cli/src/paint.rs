@@ -1,0 +1,40 @@
+//! Colours, one meaning each. `anstream` drops them where they are not wanted: no terminal, or `NO_COLOR`.
+
+use std::fmt::Display;
+use std::io;
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+use onward_journal::State;
+
+/// Whether standard output takes colours; asked once, because tables are long.
+pub(crate) fn is_wanted(stdout: &io::Stdout) -> bool {
+    AutoStream::choice(stdout) != ColorChoice::Never
+}
+
+/// What went wrong.
+pub(crate) fn error(text: impl Display) -> impl Display {
+    styled(AnsiColor::Red.on_default().bold(), text)
+}
+
+/// What is all right.
+pub(crate) fn good(text: impl Display) -> impl Display {
+    styled(AnsiColor::Green.on_default().bold(), text)
+}
+
+/// Text in this style.
+pub(crate) fn styled(style: Style, text: impl Display) -> impl Display {
+    format!("{style}{text}{style:#}")
+}
+
+/// The colour of a state, the same in every command.
+pub(crate) fn of_state(state: State) -> Style {
+    match state {
+        State::Running => AnsiColor::Cyan.on_default(),
+        State::Blocked => AnsiColor::Yellow.on_default(),
+        State::Cancelling => AnsiColor::Magenta.on_default(),
+        State::Completed => AnsiColor::Green.on_default().bold(),
+        State::Failed => AnsiColor::Red.on_default().bold(),
+        State::Cancelled => AnsiColor::Magenta.on_default().bold(),
+    }
+}

@@ -1,0 +1,340 @@
+//! For every rule the shortest journals that break it with their last event. Both judges must see it, by name.
+
+use std::collections::BTreeSet;
+
+use onward_journal::{
+    Act, AwaitKind, Enforced, ErrorKind, Event, ExecutionError, ExecutionId, Fold, INVARIANTS, JournalEvent, Phase,
+    RetryPolicy, Rule, Timestamp, transition,
+};
+
+use super::oracle;
+use super::script::*;
+
+macro_rules! breakers {
+    ($($rule:ident $(as $reported:ident)? => $name:ident: $events:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let reported = [$(Rule::$reported,)? Rule::$rule][0];
+                breaks(Rule::$rule, reported, &record(&$events));
+            }
+        )*
+
+        /// Which test breaks which rule.
+        pub(crate) const BREAKERS: &[(Rule, &str)] = &[$((Rule::$rule, stringify!($name)),)*];
+    };
+}
+
+/// Everything but the last event is fine; the last one breaks `rule` in both judges' eyes and is refused as `reported`.
+fn breaks(rule: Rule, reported: Rule, events: &[JournalEvent]) {
+    let (last, before) = events.split_last().unwrap();
+    judge(before).unwrap();
+    for (index, event) in before.iter().enumerate() {
+        assert_eq!(oracle::broken(&before[..index], event), [], "the second judge refuses {event:?}");
+    }
+    let violation = judge(events).unwrap_err();
+    assert_eq!((violation.rule, violation.sequence, violation.event), (reported, last.sequence, last.event.kind()));
+    assert!(oracle::broken(before, last).contains(&rule), "the second judge does not see {rule}");
+    assert!(own_check_refuses(rule, before, last), "{rule} relies on another rule");
+    assert!(!violation.message.is_empty() && violation.to_string().starts_with(reported.id()));
+}
+
+/// Whether the rule's own check refuses the event, whatever the other rules say.
+fn own_check_refuses(rule: Rule, before: &[JournalEvent], last: &JournalEvent) -> bool {
+    let mut fold = Fold::new(own());
+    before.iter().for_each(|event| fold.apply(event));
+    match rule.invariant().enforced {
+        Enforced::Content(check) => check(&fold, last).is_some(),
+        Enforced::Status => fold.check(last).is_err_and(|violation| violation.rule == rule),
+        Enforced::Command => false,
+    }
+}
+
+fn only(max_attempts: u32) -> Option<RetryPolicy> {
+    Some(RetryPolicy { max_attempts: Some(max_attempts), ..RetryPolicy::default() })
+}
+
+fn never_after(kind: ErrorKind) -> Option<RetryPolicy> {
+    Some(RetryPolicy { non_retryable: vec![kind], ..RetryPolicy::default() })
+}
+
+fn name(text: &str) -> AwaitKind {
+    AwaitKind::Signal(text.into())
+}
+
+breakers! {
+    S2 => a_journal_begins_with_started: [random(0)];
+    S2 => started_comes_only_once: [started(), started()];
+    S3 => nothing_ends_twice: [started(), complete(), fail()];
+    S3 => cancelled_after_completed_ends_twice: [started(), cancel_requested(), complete(), cancelled()];
+    S4 => nothing_follows_the_end: [started(), complete(), random(0)];
+    S4 => no_signal_is_delivered_after_the_end: [started(), fail(), delivered("go", 1, 0)];
+    S4 => no_attempt_ends_after_the_end: [started(), scheduled(0), attempted(0, 1), complete(), completed(0, 0, 1)];
+    S4 => cancel_is_not_requested_after_the_end: [started(), complete(), cancel_requested()];
+    S5 => cancelled_needs_a_request: [started(), cancelled()];
+    S5 => cancelled_from_blocked_needs_a_request: [started(), timer(0), awaiting_one(0), cancelled()];
+
+    ID2 => the_first_operation_is_number_0: [started(), random(1)];
+    ID2 => a_number_is_not_taken_twice: [started(), random(0), clock(0)];
+    ID2 => a_timer_takes_the_next_number: [started(), timer(0), timer(2)];
+    ID2 => a_join_set_takes_the_next_number: [started(), created(3)];
+    ID2 => an_invoke_takes_the_next_number: [started(), scheduled(0), scheduled(0)];
+    ID2 => a_buffered_signal_takes_the_next_number: [started(), delivered("go", 1, 0), received(1, "go", 1, 0)];
+    ID2 => a_wait_for_a_signal_takes_the_next_number: [started(), random(0), awaiting_signal(0, "go")];
+    ID2 => a_received_signal_is_not_received_again: [
+        started(), awaiting_signal(0, "go"), delivered("go", 1, 0), delivered("go", 2, 0),
+        received(0, "go", 1, 0), received(0, "go", 2, 0)
+    ];
+    ID2 => an_interrupted_wait_does_not_receive: [
+        started(), awaiting_signal(0, "go"), cancel_requested(), delivered("go", 1, 0), received(0, "go", 1, 0)
+    ];
+
+    SE1 => an_unknown_invoke_is_not_started: [started(), attempted(0, 1)];
+    SE1 => a_timer_is_not_started: [started(), timer(0), attempted(0, 1)];
+    SE2 => an_invoke_that_never_started_does_not_complete: [started(), scheduled(0), completed(0, 0, 1)];
+    SE2 => an_unknown_invoke_does_not_complete: [started(), completed(0, 0, 1)];
+    SE3 => an_invoke_that_never_started_is_not_retried: [started(), scheduled(0), retrying(0, 1)];
+    SE3 => an_attempt_that_never_started_is_not_retried: [started(), scheduled(0), attempted(0, 1), retrying(0, 2)];
+    SE3 => there_is_no_attempt_0: [started(), scheduled(0), attempted(0, 1), retrying(0, 0)];
+    SE4 => a_completed_invoke_is_not_started: [
+        started(), scheduled(0), attempted(0, 1), completed(0, 0, 1), attempted(0, 2)
+    ];
+    SE4 => a_completed_invoke_is_not_retried: [
+        started(), scheduled(0), attempted(0, 1), completed(0, 0, 1), retrying(0, 1)
+    ];
+    SE4 => a_second_completion_for_a_promise_is_refused: [
+        started(), scheduled(0), attempted(0, 1), completed(0, 0, 1), completed(0, 0, 1)
+    ];
+
+    CF1 => an_unknown_timer_does_not_fire: [started(), fired(0)];
+    CF1 => an_invoke_does_not_fire: [started(), scheduled(0), fired(0)];
+    CF2 => an_undelivered_signal_is_not_received: [started(), received(0, "go", 1, 0)];
+    CF2 => a_signal_of_another_name_is_not_received: [started(), delivered("stop", 1, 0), received(0, "go", 1, 0)];
+    CF2 => there_is_no_delivery_0: [started(), delivered("go", 1, 0), received(0, "go", 0, 0)];
+    CF2 => a_received_payload_is_the_delivered_one: [started(), delivered("go", 1, 0), received(0, "go", 1, 1)];
+    CF3 => a_delivery_is_not_consumed_twice: [
+        started(), delivered("go", 1, 0), received(0, "go", 1, 0), received(1, "go", 1, 0)
+    ];
+    CF4 => a_wait_for_a_signal_names_one_promise: [started(), awaiting(name("go"), &[0, 1])];
+    CF4 => a_wait_for_a_signal_names_a_promise: [started(), awaiting(name("go"), &[])];
+    CF4 => another_promise_does_not_receive_what_is_waited_for: [
+        started(), awaiting_signal(0, "go"), delivered("go", 1, 0), received(1, "go", 1, 0)
+    ];
+    CF4 => another_signal_does_not_satisfy_a_wait: [
+        started(), awaiting_signal(0, "go"), delivered("stop", 1, 0), received(0, "stop", 1, 0)
+    ];
+    CF4 => a_signal_awaited_again_keeps_its_name: [
+        started(), awaiting_signal(0, "go"), cancel_requested(), awaiting(AwaitKind::Any, &[0]),
+        delivered("stop", 1, 0), received(0, "stop", 1, 0)
+    ];
+
+    JS1 => a_set_that_was_never_created_takes_no_member: [started(), scheduled(0), submitted(1, 0)];
+    JS1 => an_invoke_is_not_a_set: [started(), scheduled(0), scheduled(1), submitted(0, 1)];
+    JS2 => a_set_that_gave_a_result_takes_no_member: [
+        started(), created(0), scheduled(1), submitted(0, 1), attempted(1, 1), completed(1, 5, 1), taken(0, 1, 5),
+        scheduled(2), submitted(0, 2)
+    ];
+    JS3 => a_set_gives_only_its_members: [
+        started(), created(0), scheduled(1), attempted(1, 1), completed(1, 5, 1), taken(0, 1, 5)
+    ];
+    JS3 => a_set_does_not_give_another_sets_member: [
+        started(), created(0), created(1), scheduled(2), submitted(1, 2), attempted(2, 1), completed(2, 5, 1),
+        taken(0, 2, 5)
+    ];
+    JS4 => a_set_gives_only_what_completed: [started(), created(0), scheduled(1), submitted(0, 1), taken(0, 1, 5)];
+    JS5 => a_result_is_not_taken_twice: [
+        started(), created(0), scheduled(1), submitted(0, 1), scheduled(2), submitted(0, 2), attempted(1, 1),
+        completed(1, 5, 1), taken(0, 1, 5), taken(0, 1, 5)
+    ];
+    JS6 as JS5 => an_exhausted_set_gives_nothing: [
+        started(), created(0), scheduled(1), submitted(0, 1), attempted(1, 1), completed(1, 5, 1), taken(0, 1, 5),
+        taken(0, 1, 5)
+    ];
+    JS7 => a_promise_has_one_owner: [
+        started(), created(0), created(1), scheduled(2), submitted(0, 2), submitted(1, 2)
+    ];
+
+    G1 => a_blocked_execution_schedules_nothing: [started(), timer(0), awaiting_one(0), scheduled(1)];
+    G1 => a_blocked_execution_draws_no_entropy: [started(), timer(0), awaiting_one(0), random(1)];
+    G1 => a_blocked_execution_receives_only_what_it_waits_for: [
+        started(), timer(0), awaiting_one(0), delivered("go", 1, 0), received(1, "go", 1, 0)
+    ];
+    G1 => blocked_cleanup_schedules_nothing: [started(), cancel_requested(), timer(0), awaiting_one(0), scheduled(1)];
+    G2 => a_blocked_execution_does_not_block_again: [started(), timer(0), awaiting_one(0), awaiting_one(0)];
+    G2 => blocked_cleanup_does_not_block_again: [
+        started(), timer(0), cancel_requested(), awaiting_one(0), awaiting_one(0)
+    ];
+    G3 => a_blocked_execution_does_not_complete: [started(), timer(0), awaiting_one(0), complete()];
+    G3 => a_blocked_execution_does_not_fail: [started(), timer(0), awaiting_one(0), fail()];
+    G3 => a_satisfied_execution_resumes_before_it_completes: [started(), timer(0), awaiting_one(0), fired(0), complete()];
+    G3 => cleanup_with_an_open_await_does_not_complete: [
+        started(), cancel_requested(), timer(0), awaiting_one(0), complete()
+    ];
+    G4 => an_execution_that_does_not_wait_does_not_resume: [started(), resumed()];
+    G4 => an_unsatisfied_await_does_not_resume: [started(), timer(0), awaiting_one(0), resumed()];
+    G4 => an_unsatisfied_all_does_not_resume: [
+        started(), timer(0), timer(1), awaiting(AwaitKind::All, &[0, 1]), fired(0), resumed()
+    ];
+    G4 => an_unsatisfied_any_does_not_resume: [
+        started(), timer(0), timer(1), timer(2), awaiting(AwaitKind::Any, &[0, 1]), fired(2), resumed()
+    ];
+    G4 => a_delivered_but_unreceived_signal_does_not_resume: [
+        started(), awaiting_signal(0, "go"), delivered("go", 1, 0), resumed()
+    ];
+    G4 => an_interrupted_await_does_not_resume: [
+        started(), timer(0), awaiting_one(0), fired(0), cancel_requested(), resumed()
+    ];
+    G5 => cancel_is_requested_once: [started(), cancel_requested(), cancel_requested()];
+    G5 => blocked_cleanup_is_not_cancelled_again: [
+        started(), timer(0), cancel_requested(), awaiting_one(0), cancel_requested()
+    ];
+    G6 => a_blocked_execution_submits_nothing: [
+        started(), created(0), scheduled(1), awaiting_one(1), submitted(0, 1)
+    ];
+    G6 => a_blocked_execution_takes_nothing: [
+        started(), created(0), scheduled(1), submitted(0, 1), timer(2), awaiting_one(2), attempted(1, 1),
+        completed(1, 5, 1), taken(0, 1, 5)
+    ];
+
+    H1 => a_timer_does_not_fire_twice: [started(), timer(0), fired(0), fired(0)];
+    H2 => a_promise_is_not_submitted_twice: [started(), created(0), scheduled(1), submitted(0, 1), submitted(0, 1)];
+    H3 => a_taken_result_is_the_recorded_one: [
+        started(), created(0), scheduled(1), submitted(0, 1), attempted(1, 1), completed(1, 5, 1), taken(0, 1, 6)
+    ];
+    H3 => a_recorded_success_is_not_taken_as_a_failure: [
+        started(), created(0), scheduled(1), submitted(0, 1), attempted(1, 1), completed(1, 5, 1),
+        taken_result(0, 1, Err(error("5")))
+    ];
+    H4 => the_first_attempt_is_1: [started(), scheduled(0), attempted(0, 2)];
+    H4 => the_first_attempt_is_not_0: [started(), scheduled(0), attempted(0, 0)];
+    H4 => no_attempt_is_left_out: [started(), scheduled(0), attempted(0, 1), retrying(0, 1), attempted(0, 3)];
+    H4 => no_attempt_is_repeated: [started(), scheduled(0), attempted(0, 1), retrying(0, 1), attempted(0, 1)];
+    H5 => two_attempts_are_not_in_flight_together: [started(), scheduled(0), attempted(0, 1), attempted(0, 2)];
+    H6 => another_attempt_does_not_complete: [started(), scheduled(0), attempted(0, 1), completed(0, 0, 2)];
+    H6 => a_retried_attempt_does_not_complete: [
+        started(), scheduled(0), attempted(0, 1), retrying(0, 1), completed(0, 0, 1)
+    ];
+    H6 => an_attempt_is_not_retried_twice: [started(), scheduled(0), attempted(0, 1), retrying(0, 1), retrying(0, 1)];
+    H6 => an_earlier_attempt_is_not_retried: [
+        started(), scheduled(0), attempted(0, 1), retrying(0, 1), attempted(0, 2), retrying(0, 1)
+    ];
+    H7 => an_await_names_something: [started(), awaiting(AwaitKind::Any, &[])];
+    H7 => an_await_names_nothing_twice: [started(), timer(0), timer(1), awaiting(AwaitKind::All, &[1, 0, 1])];
+    H7 => a_single_await_names_one: [started(), timer(0), timer(1), awaiting(AwaitKind::Single, &[0, 1])];
+    H8 => an_unknown_promise_is_not_awaited: [started(), awaiting_one(0)];
+    H8 => the_whole_list_is_looked_at: [started(), timer(0), awaiting(AwaitKind::Any, &[0, 1])];
+    H9 => entropy_is_not_awaited: [started(), random(0), awaiting_one(0)];
+    H9 => a_join_set_is_not_awaited: [started(), timer(0), created(1), awaiting(AwaitKind::Any, &[0, 1])];
+    H10 => the_first_delivery_is_1: [started(), delivered("go", 2, 0)];
+    H10 => deliveries_are_counted_per_name: [started(), delivered("go", 1, 0), delivered("stop", 2, 0)];
+    H11 => signals_are_consumed_oldest_first: [
+        started(), delivered("go", 1, 0), delivered("go", 2, 0), received(0, "go", 2, 0)
+    ];
+    H12 => a_timer_is_not_submitted: [started(), created(0), timer(1), submitted(0, 1)];
+    H12 => an_unknown_promise_is_not_submitted: [started(), created(0), submitted(0, 1)];
+    H12 => a_set_is_not_submitted: [started(), created(0), created(1), submitted(0, 1)];
+    H13 => there_are_no_more_attempts_than_allowed: [
+        started(), scheduled_with(0, only(1)), attempted(0, 1), retrying(0, 1)
+    ];
+    H13 => a_final_kind_is_not_retried: [
+        started(), scheduled_with(0, never_after(ErrorKind::UserError)), attempted(0, 1), retrying(0, 1)
+    ];
+}
+
+#[test]
+fn a_sequence_number_is_its_index() {
+    for wrong in [0, 2, u64::MAX] {
+        let mut events = record(&[started(), random(0)]);
+        events[1].sequence = wrong;
+        breaks(Rule::S1, Rule::S1, &events);
+    }
+}
+
+#[test]
+fn a_promise_of_another_execution_is_refused() {
+    let foreign = ExecutionId::from_bytes([1; 32]).child(0);
+    let deep = promise(0).child(0).unwrap();
+    let itself = own().promise();
+    for id in [foreign, deep, itself] {
+        breaks(Rule::ID1, Rule::ID1, &record(&[started(), timer(0), Event::TimerFired { promise_id: id.clone() }]));
+        let wait = Event::ExecutionAwaiting { waiting_on: vec![promise(0), id], kind: AwaitKind::Any };
+        breaks(Rule::ID1, Rule::ID1, &record(&[started(), timer(0), wait]));
+    }
+}
+
+#[test]
+fn every_rule_of_a_recorded_journal_has_a_breaker_and_a_clause() {
+    let special = [Rule::S1, Rule::ID1];
+    let broken: BTreeSet<Rule> = BREAKERS.iter().map(|(rule, _)| *rule).chain(special).collect();
+    let judged: BTreeSet<Rule> = oracle::CLAUSES.iter().map(|(rule, _)| *rule).collect();
+    let recorded = INVARIANTS.iter().filter(|invariant| !matches!(invariant.enforced, Enforced::Command));
+    let all: BTreeSet<Rule> = recorded.map(|invariant| invariant.rule).collect();
+    assert_eq!(broken, all);
+    assert_eq!(judged, all);
+}
+
+#[test]
+fn a_refused_event_changes_nothing() {
+    let mut journal = onward_journal::Journal::new(own());
+    for event in record(&[started(), timer(0), awaiting_one(0)]) {
+        journal.append(event).unwrap();
+    }
+    let before = format!("{journal:?}");
+    let [.., refused] = &record(&[started(), timer(0), awaiting_one(0), resumed()])[..] else { unreachable!() };
+    journal.append(refused.clone()).unwrap_err();
+    assert_eq!(format!("{journal:?}"), before);
+}
+
+#[test]
+fn a_violation_names_the_rule_the_place_and_the_event() {
+    let violation = judge(&record(&[started(), scheduled(0), attempted(0, 1), attempted(0, 2)])).unwrap_err();
+    assert_eq!(
+        violation.to_string(),
+        "H-5 (started_follows_scheduled_or_retrying) at sequence 3, InvokeStarted: attempt 1 of root.0 is still in \
+         flight. An attempt starts only after InvokeScheduled or InvokeRetrying, never beside another."
+    );
+}
+
+#[test]
+fn the_message_of_a_policy_breach_says_which_limit() {
+    let message = |policy| {
+        let events = [started(), scheduled_with(0, policy), attempted(0, 1), retrying(0, 1)];
+        judge(&record(&events)).unwrap_err().message
+    };
+    assert_eq!(message(only(1)), "root.0 has at most 1 attempts");
+    assert_eq!(message(never_after(ErrorKind::UserError)), "root.0 is not retried after a failure of kind user_error");
+    let timeout_only = scheduled_with(0, never_after(ErrorKind::Timeout));
+    judge(&record(&[started(), timeout_only, attempted(0, 1), retrying(0, 1)])).unwrap();
+}
+
+#[test]
+fn the_same_error_of_another_kind_is_another_result() {
+    let failed = |kind| Err(ExecutionError::new(kind, "late"));
+    let done = Event::InvokeCompleted { promise_id: promise(1), result: failed(ErrorKind::Timeout), attempt: 1 };
+    let journal = |kind| {
+        let take = taken_result(0, 1, failed(kind));
+        record(&[started(), created(0), scheduled(1), submitted(0, 1), attempted(1, 1), done.clone(), take])
+    };
+    judge(&journal(ErrorKind::Timeout)).unwrap();
+    assert_eq!(judge(&journal(ErrorKind::Trap)).unwrap_err().rule, Rule::H3);
+}
+
+#[test]
+fn timestamps_are_for_people() {
+    let mut events = record(&[started(), timer(0), awaiting_one(0), fired(0), resumed(), complete()]);
+    for (event, at) in events.iter_mut().zip([9_u64, 3, 7, 1, 0, 2]) {
+        event.timestamp = Timestamp::EPOCH.plus_ms(at);
+    }
+    judge(&events).unwrap();
+}
+
+#[test]
+fn transition_rules_name_only_status_rules() {
+    for phase in Phase::ALL {
+        for act in Act::ALL {
+            if let Err(rule) = transition(phase, act) {
+                assert!(matches!(rule.invariant().enforced, Enforced::Status), "{rule} is not a status rule");
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Records in storage: damage is seen, limits hold, and what was once written can be read for ever.
+
+use onward_journal::codec::{AWAITED_MAX, CodecError, VERSION, decode, decode_body, encode};
+use onward_journal::jsonl::{Line, Reader};
+use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent, Timestamp};
+
+use super::script::*;
+
+const HEADER_BYTES: usize = 7;
+
+fn sample() -> Vec<JournalEvent> {
+    let wide: Vec<u32> = (1..200).collect();
+    let mut events = vec![started(), created(0)];
+    events.extend((1..200).map(scheduled));
+    events.extend([awaiting(AwaitKind::Any, &wide), attempted(7, 1), completed(7, 70, 1), resumed()]);
+    record(&events)
+}
+
+/// Every kind of event and every optional field, as written by version 1.
+fn fixtures() -> Vec<(&'static str, &'static [u8], &'static str)> {
+    vec![(
+        "v1/every-event",
+        include_bytes!("../fixtures/v1/every-event.oj"),
+        include_str!("../fixtures/v1/every-event.jsonl"),
+    )]
+}
+
+#[test]
+fn records_of_every_released_version_are_read() {
+    for (name, record, lines) in fixtures() {
+        let mut reader = Reader::of(own());
+        let expected: Vec<JournalEvent> = lines.lines().map(|line| reader.read(line).unwrap()).collect();
+        assert_eq!(decode(own(), record).unwrap(), expected, "{name}");
+        let written: String = expected.iter().map(|event| format!("{}\n", Line::new(event, own()))).collect();
+        assert_eq!(written, lines, "{name}: the JSON form changed");
+    }
+}
+
+#[test]
+fn the_current_version_writes_its_fixture_byte_for_byte() {
+    let (_, record, lines) = fixtures().pop().unwrap();
+    let mut reader = Reader::of(own());
+    let events: Vec<JournalEvent> = lines.lines().map(|line| reader.read(line).unwrap()).collect();
+    let kinds: std::collections::BTreeSet<_> = events.iter().map(|event| event.event.kind()).collect();
+    assert_eq!(kinds.len(), 20, "the fixture has every event");
+    let written = encode(own(), &events).unwrap();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1/every-event.oj");
+        std::fs::write(path, &written).unwrap();
+        return;
+    }
+    assert_eq!(written, record);
+}
+
+#[test]
+fn records_are_compact() {
+    let events = record(&[
+        started(),
+        scheduled(0),
+        awaiting_one(0),
+        attempted(0, 1),
+        completed(0, 5, 1),
+        resumed(),
+        scheduled(1),
+        awaiting_one(1),
+    ]);
+    let step = encode(own(), &events[3..]).unwrap().len();
+    assert!(step <= 72, "the five events of a step take {step} bytes");
+    let wide = encode(own(), &sample()).unwrap().len();
+    assert!(wide < 200 * 20, "199 awaited promises in a row are one run, not {wide} bytes");
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut_is_noticed() {
+    let events = record(&[started(), scheduled(0), awaiting_one(0), delivered("go", 1, 3)]);
+    let whole = encode(own(), &events).unwrap();
+    for bit in 0..whole.len() * 8 {
+        let mut damaged = whole.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(decode(own(), &damaged).is_err(), "bit {bit}");
+    }
+    for length in 0..whole.len() {
+        assert!(decode(own(), &whole[..length]).is_err(), "cut at {length}");
+    }
+}
+
+#[test]
+fn a_record_belongs_to_its_execution() {
+    let bytes = encode(own(), &sample()).unwrap();
+    assert_eq!(decode(ExecutionId::default(), &bytes), Err(CodecError::Checksum));
+}
+
+#[test]
+fn what_is_no_record_or_of_a_later_version_is_told_apart() {
+    let bytes = encode(own(), &sample()).unwrap();
+    let with = |index: usize, byte: u8| {
+        let mut bytes = bytes.clone();
+        bytes[index] = byte;
+        decode(own(), &bytes).unwrap_err()
+    };
+    assert_eq!(with(0, b'X'), CodecError::NotARecord);
+    assert_eq!(with(1, b'X'), CodecError::NotARecord);
+    assert_eq!(with(2, VERSION + 1), CodecError::Version(VERSION + 1));
+    assert_eq!(decode(own(), b"OJ"), Err(CodecError::NotARecord));
+    assert_eq!(decode(own(), b""), Err(CodecError::NotARecord));
+}
+
+#[test]
+fn events_of_a_record_are_consecutive() {
+    let mut events = sample();
+    events.remove(3);
+    assert_eq!(encode(own(), &events), Err(CodecError::NotConsecutive { expected: 3, found: 4 }));
+    assert_eq!(decode(own(), &encode(own(), &[]).unwrap()), Ok(Vec::new()));
+}
+
+#[test]
+fn ids_outside_of_the_execution_round_trip() {
+    let foreign = ExecutionId::from_bytes([1; 32]);
+    let ids = [own().promise(), own().child(3).child(4).unwrap(), foreign.promise(), foreign.child(u32::MAX)];
+    let events = [
+        Event::ExecutionAwaiting { waiting_on: ids.to_vec(), kind: AwaitKind::All },
+        Event::TimerFired { promise_id: ids[1].clone() },
+        awaiting(AwaitKind::Any, &[0, 1, 2, 5, 6, 9, u32::MAX - 1, u32::MAX]),
+        awaiting(AwaitKind::Any, &[3, 2, 1, 1, 2, 3]),
+    ];
+    let events = record(&events);
+    assert_eq!(decode(own(), &encode(own(), &events).unwrap()), Ok(events));
+}
+
+#[test]
+fn a_few_bytes_cannot_ask_for_much_memory() {
+    // [0, 0, [[0, [15, [[[0, 2^32-1]], [1, []]]]]]]: an await that names four billion promises.
+    let greedy =
+        [0x83, 0, 0, 0x81, 0x82, 0, 0x82, 15, 0x82, 0x81, 0x82, 0, 0x1a, 0xff, 0xff, 0xff, 0xff, 0x82, 1, 0x80];
+    let error = decode_body(own(), &greedy).unwrap_err();
+    assert!(error.to_string().contains("too many promises"), "{error}");
+    // An event list that claims 2^60 events.
+    let many = [0x83, 0, 0, 0x9b, 0x10, 0, 0, 0, 0, 0, 0, 0];
+    assert!(decode_body(own(), &many).is_err());
+    let numbers: Vec<u32> = (0..=AWAITED_MAX as u32).collect();
+    let wide = record(&[awaiting(AwaitKind::Any, &numbers)]);
+    assert_eq!(encode(own(), &wide), Err(CodecError::TooManyAwaited));
+    let just = record(&[awaiting(AwaitKind::Any, &numbers[1..])]);
+    assert_eq!(decode(own(), &encode(own(), &just).unwrap()).unwrap().len(), 1);
+}
+
+#[test]
+fn fields_that_later_versions_append_are_skipped() {
+    // [5, 0, [[1000, [12, [3, "later"]], "later"]], "later"]: a timer that fired, with unknown fields at every level.
+    let later = [b"\x65later".as_slice()].concat();
+    let body = [&[0x84, 5, 0, 0x81, 0x83, 0x19, 0x03, 0xe8, 0x82, 12, 0x82, 3][..], &later[..], &later[..], &later[..]]
+        .concat();
+    let timestamp = Timestamp::EPOCH.plus_ms(1);
+    assert_eq!(decode_body(own(), &body), Ok(vec![JournalEvent { sequence: 5, timestamp, event: fired(3) }]));
+    let unknown_event = [0x83, 0, 0, 0x81, 0x82, 0, 0x82, 20, 0x80];
+    assert!(decode_body(own(), &unknown_event).is_err(), "an event cannot be skipped");
+}
+
+#[test]
+fn malformed_bodies_are_refused() {
+    let whole = encode(own(), &sample()).unwrap();
+    let body = &whole[HEADER_BYTES..];
+    assert!(decode_body(own(), body).is_ok());
+    assert!(decode_body(own(), &[body, &[0]].concat()).is_err(), "bytes after the end");
+    for length in 0..body.len() {
+        assert!(decode_body(own(), &body[..length]).is_err());
+    }
+    for (what, bytes) in [
+        ("too short", &[0x82, 0, 0][..]),
+        ("unknown length", &[0x9f, 0, 0, 0x80, 0xff]),
+        (
+            "sequence overflow",
+            &[
+                0x83, 0x1b, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0x82, 0x82, 0, 0x82, 16, 0x80, 0x82, 0, 0x82,
+                16, 0x80,
+            ],
+        ),
+        (
+            "timestamp out of range",
+            &[0x83, 0, 0x1b, 127, 255, 255, 255, 255, 255, 255, 255, 0x81, 0x82, 0, 0x82, 16, 0x80],
+        ),
+        ("timestamp overflow", &[0x83, 0, 0x1b, 127, 255, 255, 255, 255, 255, 255, 255, 0x81, 0x82, 1, 0x82, 16, 0x80]),
+        ("payload that is not JSON", &[0x83, 0, 0, 0x81, 0x82, 0, 0x82, 1, 0x81, 0x61, b'{']),
+        ("id that is too deep", &[&[0x83, 0, 0, 0x81, 0x82, 0, 0x82, 12, 0x81, 0x98, 66, 0xf6][..], &[0; 65]].concat()),
+        ("id of no length", &[0x83, 0, 0, 0x81, 0x82, 0, 0x82, 12, 0x81, 0x80]),
+        (
+            "run beyond the last number",
+            &[0x83, 0, 0, 0x81, 0x82, 0, 0x82, 15, 0x82, 0x81, 0x82, 0x1a, 255, 255, 255, 255, 1, 0x82, 1, 0x80],
+        ),
+    ] {
+        assert!(decode_body(own(), bytes).is_err(), "{what}");
+    }
+}

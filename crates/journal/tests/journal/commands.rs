@@ -1,0 +1,318 @@
+//! Commands as dialogues: what is asked, what is recorded, what is refused.
+
+use expect_test::{Expect, expect};
+use onward_journal::{
+    AwaitKind, Command, ErrorKind, ExecutionError, Flight, InvokeKind, JoinSetId, Journal, Phase, Promise, RetryPolicy,
+    State, Text, Timestamp,
+};
+
+use super::script::*;
+
+/// A journal under test and its clock.
+struct Dialogue {
+    journal: Journal,
+    now: Timestamp,
+    said: String,
+}
+
+impl Dialogue {
+    fn begin() -> Self {
+        let mut journal = Journal::new(own());
+        for event in record(&[started()]) {
+            journal.append(event).unwrap();
+        }
+        Self { journal, now: Timestamp::EPOCH, said: String::new() }
+    }
+
+    fn at(&mut self, ms: u64) -> &mut Self {
+        self.now = Timestamp::EPOCH.plus_ms(ms);
+        self
+    }
+
+    /// Notes what the command records, or which rule refuses it.
+    fn ask(&mut self, command: Command) -> &mut Self {
+        match self.journal.handle(command, self.now) {
+            Ok(events) if events.is_empty() => self.said += "nothing\n",
+            Ok(events) => {
+                for event in events {
+                    let state = self.journal.state().unwrap();
+                    self.said += &format!("{} → {state}\n", event.event.describe(own()));
+                }
+            }
+            Err(violation) => self.said += &format!("{}: {}\n", violation.rule, violation.message),
+        }
+        self
+    }
+
+    fn says(&self, expected: &Expect) {
+        expected.assert_eq(&self.said);
+    }
+}
+
+fn schedule(policy: Option<RetryPolicy>) -> Command {
+    let (kind, function_name) = (InvokeKind::Function, Text::from("task"));
+    Command::Schedule { kind, function_name, input: payload(0), retry_policy: policy.map(Box::new) }
+}
+
+fn start(number: u32) -> Command {
+    Command::StartAttempt { promise: promise(number) }
+}
+
+fn finish(number: u32, value: u32) -> Command {
+    Command::CompleteAttempt { promise: promise(number), result: payload(value) }
+}
+
+fn give_up(number: u32, kind: ErrorKind) -> Command {
+    Command::FailAttempt { promise: promise(number), error: ExecutionError::new(kind, "no"), entropy: 0 }
+}
+
+fn wait(kind: AwaitKind, numbers: &[u32]) -> Command {
+    Command::Await { waiting_on: numbers.iter().map(|number| promise(*number)).collect(), kind }
+}
+
+#[test]
+fn attempts_are_numbered_and_retried_as_the_policy_says() {
+    let policy = RetryPolicy {
+        max_attempts: Some(2),
+        non_retryable: vec![ErrorKind::Trap],
+        jitter_permille: 0,
+        ..RetryPolicy::default()
+    };
+    let mut dialogue = Dialogue::begin();
+    dialogue
+        .ask(schedule(Some(policy.clone())))
+        .ask(start(0))
+        .ask(give_up(0, ErrorKind::Timeout))
+        .at(999)
+        .ask(start(0))
+        .at(1_000)
+        .ask(start(0))
+        .ask(give_up(0, ErrorKind::Timeout))
+        .ask(start(0))
+        .ask(schedule(Some(policy)))
+        .ask(start(1))
+        .ask(give_up(1, ErrorKind::Trap))
+        .ask(schedule(None))
+        .ask(start(2))
+        .ask(give_up(2, ErrorKind::Trap));
+    dialogue.says(&expect![[r#"
+        InvokeScheduled("root.0", "task", 0) → Running
+        InvokeStarted("root.0", attempt=1) → Running
+        InvokeRetrying("root.0", attempt=1, timeout: no, 1970-01-01T00:00:01Z) → Running
+        T-2: root.0 may be retried at 1970-01-01T00:00:01Z, it is 1970-01-01T00:00:00.999Z
+        InvokeStarted("root.0", attempt=2) → Running
+        InvokeCompleted("root.0", Err(timeout: no), attempt=2) → Running
+        SE-4: root.0 completed at sequence 5 already
+        InvokeScheduled("root.1", "task", 0) → Running
+        InvokeStarted("root.1", attempt=1) → Running
+        InvokeCompleted("root.1", Err(trap: no), attempt=1) → Running
+        InvokeScheduled("root.2", "task", 0) → Running
+        InvokeStarted("root.2", attempt=1) → Running
+        InvokeRetrying("root.2", attempt=1, trap: no, 1970-01-01T00:00:02Z) → Running
+    "#]]);
+}
+
+#[test]
+fn commands_for_unknown_promises_are_refused_by_the_rules() {
+    let mut dialogue = Dialogue::begin();
+    dialogue
+        .ask(start(0))
+        .ask(finish(0, 1))
+        .ask(give_up(0, ErrorKind::Trap))
+        .ask(Command::FireTimer { promise: promise(0) })
+        .ask(Command::ReceiveSignal { promise: promise(0) })
+        .ask(wait(AwaitKind::Any, &[0]))
+        .ask(wait(AwaitKind::All, &[]))
+        .ask(Command::Submit { set: set(0), promise: promise(0) })
+        .ask(Command::Next { set: set(0) })
+        .ask(Command::Cancel { reason: Text::from("why not") });
+    dialogue.says(&expect![[r#"
+        SE-1: root.0 was never scheduled
+        SE-2: root.0 was never started
+        SE-3: attempt 0 of root.0 was never started
+        CF-1: no timer root.0 was scheduled
+        CF-4: root.0 does not wait for a signal
+        H-8: root.0 was never allocated
+        H-7: the await names no promise
+        JS-1: join set root.0 was never created
+        JS-6: join set root.0 has no result left to wait for
+        S-5: the execution is Running
+    "#]]);
+    assert_eq!(dialogue.journal.fold().version(), 1);
+}
+
+#[test]
+fn timers_fire_on_time_and_once() {
+    let mut dialogue = Dialogue::begin();
+    dialogue
+        .at(10)
+        .ask(Command::Sleep { duration_ms: 5 })
+        .ask(wait(AwaitKind::Single, &[0]))
+        .at(14)
+        .ask(Command::FireTimer { promise: promise(0) })
+        .at(15)
+        .ask(Command::FireTimer { promise: promise(0) })
+        .ask(Command::FireTimer { promise: promise(0) })
+        .ask(Command::Resume)
+        .ask(wait(AwaitKind::Single, &[0]))
+        .ask(Command::Sleep { duration_ms: u64::MAX });
+    dialogue.says(&expect![[r#"
+        TimerScheduled("root.0", 5ms, 1970-01-01T00:00:00.015Z) → Running
+        ExecutionAwaiting(["root.0"], Single) → Blocked
+        T-1: root.0 fires at 1970-01-01T00:00:00.015Z, it is 1970-01-01T00:00:00.014Z
+        TimerFired("root.0") → Blocked
+        H-1: timer root.0 fired already
+        ExecutionResumed → Running
+        nothing
+        TimerScheduled("root.1", 18446744073709551615ms, 9999-12-30T22:00:00Z) → Running
+    "#]]);
+}
+
+#[test]
+fn signals_are_consumed_at_once_or_waited_for() {
+    let go = || Text::from("go");
+    let mut dialogue = Dialogue::begin();
+    dialogue
+        .ask(Command::DeliverSignal { signal_name: go(), payload: payload(1) })
+        .ask(Command::DeliverSignal { signal_name: go(), payload: payload(2) })
+        .ask(Command::AwaitSignal { signal_name: go() })
+        .ask(Command::AwaitSignal { signal_name: go() })
+        .ask(Command::AwaitSignal { signal_name: go() })
+        .ask(Command::ReceiveSignal { promise: promise(2) })
+        .ask(Command::Resume)
+        .ask(Command::DeliverSignal { signal_name: go(), payload: payload(3) })
+        .ask(Command::ReceiveSignal { promise: promise(2) })
+        .ask(Command::Resume)
+        .ask(Command::Complete { result: payload(0) });
+    dialogue.says(&expect![[r#"
+        SignalDelivered("go", 1, delivery_id=1) → Running
+        SignalDelivered("go", 2, delivery_id=2) → Running
+        SignalReceived("root.0", "go", 1, delivery_id=1) → Running
+        SignalReceived("root.1", "go", 2, delivery_id=2) → Running
+        ExecutionAwaiting(["root.2"], Signal("go")) → Blocked
+        CF-2: no signal "go" is buffered
+        G-4: still waiting on root.2
+        SignalDelivered("go", 3, delivery_id=3) → Blocked
+        SignalReceived("root.2", "go", 3, delivery_id=3) → Blocked
+        ExecutionResumed → Running
+        ExecutionCompleted(0) → Completed
+    "#]]);
+}
+
+#[test]
+fn a_join_set_gives_results_in_the_order_of_completion() {
+    let next = || Command::Next { set: JoinSetId(promise(0)) };
+    let submit = |number| Command::Submit { set: set(0), promise: promise(number) };
+    let mut dialogue = Dialogue::begin();
+    dialogue.ask(Command::CreateJoinSet).ask(schedule(None)).ask(schedule(None)).ask(schedule(None));
+    dialogue.ask(start(2)).ask(finish(2, 22)).ask(submit(1)).ask(submit(2)).ask(submit(3));
+    dialogue.said.clear();
+    dialogue
+        .ask(next())
+        .ask(next())
+        .ask(start(3))
+        .ask(give_up(3, "odd".parse().unwrap()))
+        .at(1_000)
+        .ask(start(3))
+        .ask(finish(3, 33))
+        .ask(start(1))
+        .ask(finish(1, 11))
+        .ask(Command::Resume)
+        .ask(next())
+        .ask(next())
+        .ask(next());
+    dialogue.says(&expect![[r#"
+        JoinSetAwaited("root.0", "root.2", Ok(22)) → Running
+        ExecutionAwaiting(["root.1","root.3"], Any) → Blocked
+        InvokeStarted("root.3", attempt=1) → Blocked
+        InvokeRetrying("root.3", attempt=1, odd: no, 1970-01-01T00:00:01Z) → Blocked
+        InvokeStarted("root.3", attempt=2) → Blocked
+        InvokeCompleted("root.3", Ok(33), attempt=2) → Blocked
+        InvokeStarted("root.1", attempt=1) → Blocked
+        InvokeCompleted("root.1", Ok(11), attempt=1) → Blocked
+        ExecutionResumed → Running
+        JoinSetAwaited("root.0", "root.3", Ok(33)) → Running
+        JoinSetAwaited("root.0", "root.1", Ok(11)) → Running
+        JS-6: join set root.0 has no result left to wait for
+    "#]]);
+}
+
+#[test]
+fn a_satisfied_await_records_nothing() {
+    let mut dialogue = Dialogue::begin();
+    dialogue.ask(schedule(None)).ask(start(0)).ask(finish(0, 1)).ask(schedule(None)).ask(Command::ReadClock);
+    dialogue.said.clear();
+    dialogue
+        .ask(wait(AwaitKind::Single, &[0]))
+        .ask(wait(AwaitKind::Any, &[0, 1]))
+        .ask(wait(AwaitKind::Single, &[2]))
+        .ask(wait(AwaitKind::All, &[0, 1]));
+    dialogue.says(&expect![[r#"
+        nothing
+        nothing
+        H-9: root.2 is neither an invoke nor a timer nor a signal
+        ExecutionAwaiting(["root.0","root.1"], All) → Blocked
+    "#]]);
+    let waiting: Vec<_> = dialogue.journal.fold().waiting_on().collect();
+    assert_eq!(waiting, [promise(0), promise(1)]);
+    assert!(!dialogue.journal.fold().wait().unwrap().is_satisfied());
+}
+
+#[test]
+fn cancel_interrupts_an_await_and_cleanup_runs() {
+    let mut dialogue = Dialogue::begin();
+    dialogue
+        .ask(Command::Sleep { duration_ms: 1_000 })
+        .ask(wait(AwaitKind::Single, &[0]))
+        .ask(Command::RequestCancel { reason: Text::from("enough") })
+        .ask(Command::RequestCancel { reason: Text::from("really") })
+        .ask(Command::Resume)
+        .ask(schedule(None))
+        .ask(wait(AwaitKind::Single, &[1]))
+        .ask(Command::Complete { result: payload(0) })
+        .ask(start(1))
+        .ask(finish(1, 0))
+        .ask(Command::Resume)
+        .ask(Command::Cancel { reason: Text::from("enough") })
+        .ask(Command::ReadClock);
+    dialogue.says(&expect![[r#"
+        TimerScheduled("root.0", 1000ms, 1970-01-01T00:00:01Z) → Running
+        ExecutionAwaiting(["root.0"], Single) → Blocked
+        CancelRequested("enough") → Cancelling
+        G-5: the execution is Cancelling
+        G-4: the execution is Cancelling
+        InvokeScheduled("root.1", "task", 0) → Cancelling
+        ExecutionAwaiting(["root.1"], Single) → Cancelling
+        G-3: the execution is Cancelling with an open await
+        InvokeStarted("root.1", attempt=1) → Cancelling
+        InvokeCompleted("root.1", Ok(0), attempt=1) → Cancelling
+        ExecutionResumed → Cancelling
+        ExecutionCancelled("enough") → Cancelled
+        S-4: the execution is Cancelled
+    "#]]);
+}
+
+#[test]
+fn cleanup_that_never_returns_can_be_ended() {
+    let mut dialogue = Dialogue::begin();
+    dialogue.ask(Command::RequestCancel { reason: Text::from("enough") });
+    dialogue.ask(Command::Sleep { duration_ms: u64::MAX }).ask(wait(AwaitKind::Single, &[0]));
+    assert_eq!(dialogue.journal.fold().phase(), Phase::CleanupBlocked);
+    dialogue.ask(Command::Cancel { reason: Text::from("out of patience") });
+    assert_eq!(dialogue.journal.state(), Some(State::Cancelled));
+    assert!(dialogue.journal.fold().wait().is_none());
+}
+
+#[test]
+fn the_fold_tells_what_is_pending() {
+    let mut dialogue = Dialogue::begin();
+    dialogue.ask(schedule(None)).ask(Command::Sleep { duration_ms: 7 }).ask(Command::ReadClock);
+    dialogue.ask(start(0)).ask(give_up(0, ErrorKind::Timeout));
+    let fold = dialogue.journal.fold();
+    let pending: Vec<_> = fold.promises().filter(|(_, promise)| !promise.is_complete()).collect();
+    assert_eq!(pending.len(), 2);
+    assert!(matches!(fold.invoke(&promise(0)).unwrap().flight, Flight::Retrying { at } if at > dialogue.now));
+    assert!(matches!(fold.promise(&promise(1)), Some(Promise::Timer { fired: false, .. })));
+    assert_eq!(fold.next_child(), promise(3));
+    assert_eq!(fold.inbox("go").delivered, 0);
+}

@@ -1,0 +1,202 @@
+//! The JSON Lines form: what is liberal, what is strict, and what an error says.
+
+use expect_test::expect;
+use onward_journal::jsonl::{Line, Reader};
+use onward_journal::{Event, ExecutionId, RetryPolicy, Rule, Timestamp};
+
+use super::script::*;
+
+const DIGEST: &str = "0707070707070707070707070707070707070707070707070707070707070707";
+
+/// A line with these fields after the common ones.
+fn line(event: &str, fields: &str) -> String {
+    let comma = if fields.is_empty() { "" } else { "," };
+    format!(r#"{{"sequence":0,"timestamp":"1970-01-01T00:00:00Z","event":"{event}"{comma}{fields}}}"#)
+}
+
+fn read(event: &str, fields: &str) -> Event {
+    Reader::of(own()).read(&line(event, fields)).unwrap().event
+}
+
+fn complaint(line: &str) -> String {
+    Reader::of(own()).read(line).unwrap_err().to_string()
+}
+
+#[test]
+fn optional_fields_may_be_null_or_absent() {
+    let bare = read("ExecutionStarted", &format!(r#""component_digest":"{DIGEST}","input":0"#));
+    assert_eq!(bare, started());
+    let nulls = format!(r#""component_digest":"{DIGEST}","input":0,"parent_id":null,"idempotency_key":null"#);
+    assert_eq!(read("ExecutionStarted", &nulls), started());
+    let invoke = r#""promise_id":"root.0","kind":"function","function_name":"task","input":0"#;
+    assert_eq!(read("InvokeScheduled", invoke), scheduled(0));
+    assert_eq!(read("InvokeScheduled", &format!(r#"{invoke},"retry_policy":null"#)), scheduled(0));
+    assert_eq!(read("CancelRequested", ""), Event::CancelRequested { reason: "".into() });
+}
+
+#[test]
+fn fields_that_later_versions_add_are_passed_over() {
+    assert_eq!(read("TimerFired", r#""promise_id":"root.3","colour":[1,{"a":null}]"#), fired(3));
+}
+
+#[test]
+fn an_empty_policy_is_the_default_one() {
+    let invoke = r#""promise_id":"root.0","kind":"function","function_name":"task","input":0,"retry_policy":{}"#;
+    assert_eq!(read("InvokeScheduled", invoke), scheduled_with(0, Some(RetryPolicy::default())));
+}
+
+#[test]
+fn a_null_result_is_a_result() {
+    let null = read("InvokeCompleted", r#""promise_id":"root.0","result":{"ok":null},"attempt":1"#);
+    assert!(matches!(null, Event::InvokeCompleted { result: Ok(value), .. } if value.as_str() == "null"));
+}
+
+#[test]
+fn errors_have_a_kind_or_are_plain_text() {
+    let failed = |error: &str| read("ExecutionFailed", &format!(r#""error":{error}"#));
+    assert_eq!(failed(r#""gave up""#), fail());
+    assert_eq!(failed(r#"{"kind":"user_error","message":"gave up"}"#), fail());
+    assert!(matches!(failed(r#"{"kind":"card_declined"}"#),
+        Event::ExecutionFailed { error } if error.kind.as_str() == "card_declined" && error.message.is_empty()));
+}
+
+#[test]
+fn instants_are_rfc_3339_or_milliseconds() {
+    for time in [r#""1970-01-01T01:00:00.005+01:00""#, "5"] {
+        let event = read("TimeRecorded", &format!(r#""promise_id":"root.0","time":{time}"#));
+        assert!(matches!(event, Event::TimeRecorded { time, .. } if time == Timestamp::EPOCH.plus_ms(5)));
+    }
+}
+
+#[test]
+fn random_values_are_hex_with_or_without_a_prefix() {
+    for value in ["0102", "0x0102"] {
+        assert_eq!(read("RandomGenerated", &format!(r#""promise_id":"root.0","value":"{value}""#)), random(0));
+    }
+    let upper = read("RandomGenerated", r#""promise_id":"root.0","value":"0xAB""#);
+    assert!(matches!(upper, Event::RandomGenerated { value, .. } if *value == [0xab]));
+}
+
+#[test]
+fn the_first_hash_is_the_journals_own_and_any_other_is_foreign() {
+    let mut reader = Reader::new();
+    let hash = "ab".repeat(32);
+    let fired = |reader: &mut Reader, id: &str| {
+        reader.read(&line("TimerFired", &format!(r#""promise_id":"{id}""#))).unwrap().event
+    };
+    let own = reader.execution();
+    assert_eq!(fired(&mut reader, "root.1"), Event::TimerFired { promise_id: own.child(1) });
+    assert_eq!(fired(&mut reader, &format!("{hash}.2")), Event::TimerFired { promise_id: own.child(2) });
+    let foreign = format!("{}.2", "cd".repeat(32));
+    assert_eq!(fired(&mut reader, &foreign), Event::TimerFired { promise_id: foreign.parse().unwrap() });
+}
+
+#[test]
+fn a_parent_says_nothing_about_the_journals_own_hash() {
+    let mut reader = Reader::new();
+    let fields = format!(r#""component_digest":"{DIGEST}","input":0,"parent_id":"{}.4""#, "ab".repeat(32));
+    let parent = reader.read(&line("ExecutionStarted", &fields)).unwrap().event;
+    let expected = ExecutionId::from_bytes([0xab; 32]).child(4);
+    assert!(matches!(parent, Event::ExecutionStarted { parent_id: Some(id), .. } if id == expected));
+    let set = reader.read(&line("JoinSetCreated", &format!(r#""join_set_id":"{}.0""#, "cd".repeat(32)))).unwrap();
+    let own = reader.execution();
+    assert!(matches!(set.event, Event::JoinSetCreated { join_set_id } if join_set_id.0 == own.child(0)));
+}
+
+#[test]
+fn what_the_rules_forbid_is_still_readable() {
+    let mut events = record(&[started(), scheduled(0), attempted(0, 1)]);
+    let text = line("InvokeStarted", r#""promise_id":"root.0","attempt":0"#);
+    events[2].event = Reader::of(own()).read(&text).unwrap().event;
+    assert_eq!(judge(&events).unwrap_err().rule, Rule::H4);
+}
+
+#[test]
+fn errors_name_the_field_and_what_was_expected() {
+    let promise = r#""promise_id":"root.0""#;
+    let mut told = String::new();
+    for text in [
+        "",
+        "[]",
+        "{",
+        r#"{"sequence":0}"#,
+        r#"{"sequence":-1}"#,
+        r#"{"sequence":0,"sequence":0}"#,
+        &line("InvokeFailed", ""),
+        &line("TimerFired", ""),
+        &line("TimerFired", r#""promise_id":7"#),
+        &line("TimerFired", r#""promise_id":"root.x""#),
+        &line("TimerFired", &format!(r#""promise_id":"root{}""#, ".0".repeat(65))),
+        &line("InvokeStarted", &format!(r#"{promise},"attempt":1.5"#)),
+        &line("InvokeCompleted", &format!(r#"{promise},"attempt":1,"result":{{}}"#)),
+        &line("InvokeCompleted", &format!(r#"{promise},"attempt":1,"result":[1]"#)),
+        &line("InvokeCompleted", &format!(r#"{promise},"attempt":1,"result":{{"err":["trap"]}}"#)),
+        &line("InvokeCompleted", &format!(r#"{promise},"attempt":1,"result":{{"ok":1,"err":"x"}}"#)),
+        &line("InvokeCompleted", &format!(r#"{promise},"attempt":1,"result":{{"err":{{"kind":""}}}}"#)),
+        &line("InvokeScheduled", &format!(r#"{promise},"kind":"grpc""#)),
+        &line(
+            "InvokeScheduled",
+            &format!(r#"{promise},"kind":"http","function_name":"f","input":1,"retry_policy":{{"factor":0.5}}"#),
+        ),
+        &line(
+            "InvokeScheduled",
+            &format!(r#"{promise},"kind":"http","function_name":"f","input":1,"retry_policy":{{"max_attempts":0}}"#),
+        ),
+        &line("RandomGenerated", &format!(r#"{promise},"value":"abc""#)),
+        &line("TimerScheduled", &format!(r#"{promise},"duration_ms":1,"fire_at":"soon""#)),
+        &line("ExecutionAwaiting", r#""waiting_on":["root.0"],"kind":"signal""#),
+        &line("ExecutionAwaiting", r#""waiting_on":["root.0"],"kind":"some""#),
+        &line("ExecutionAwaiting", r#""waiting_on":"root.0","kind":"any""#),
+        &line("ExecutionStarted", r#""component_digest":"abc","input":1"#),
+        &line("ExecutionCompleted", ""),
+        &line("ExecutionFailed", r#""error":{"message":"no kind"}"#),
+        &line("SignalDelivered", r#""signal_name":"go","payload":1,"delivery_id":"1""#),
+    ] {
+        told += &complaint(text);
+        told += "\n";
+    }
+    expect![[r#"
+        not a journal event: expected one JSON object: it begins with something else
+        not a journal event: expected one JSON object: it begins with something else
+        not a journal event: expected one JSON object: EOF while parsing an object at column 1
+        field `timestamp` is missing: expected an RFC 3339 instant such as "2026-03-01T12:00:00Z"
+        field `sequence` is -1: expected an integer from 0
+        not a journal event: expected one JSON object: duplicate field `sequence` at column 24
+        field `event` is "InvokeFailed": expected one of the 20 names, such as "InvokeScheduled"
+        TimerFired: field `promise_id` is missing: expected a promise id such as "root.1"
+        TimerFired: field `promise_id` is 7: expected a promise id such as "root.1"
+        TimerFired: field `promise_id`: `root.x` is not an id: after the root each part is a number from 0 to 4294967295, without leading zeros
+        TimerFired: field `promise_id`: a call tree is at most 64 levels deep, this id has 65
+        InvokeStarted: field `attempt` is 1.5: expected an integer from 1 to 4294967295
+        InvokeCompleted: field `result` is {}: expected {"ok": VALUE} or {"err": {"kind": …, "message": …}}
+        InvokeCompleted: field `result` is [1]: expected {"ok": VALUE} or {"err": {"kind": …, "message": …}}
+        InvokeCompleted: field `result` is {"err":["trap"]}: expected {"ok": VALUE} or {"err": {"kind": …, "message": …}}
+        InvokeCompleted: field `result` is {"ok":1,"err":"x"}: expected {"ok": VALUE} or {"err": {"kind": …, "message": …}}
+        InvokeCompleted: field `result` is {"err":{"kind":""}}: expected {"ok": VALUE} or {"err": {"kind": …, "message": …}}
+        InvokeScheduled: field `kind` is "grpc": expected "function" or "http"
+        InvokeScheduled: field `retry_policy` is {"factor":0.5}: expected an object with max_attempts (from 1, or null for no limit), initial_interval_ms, max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms
+        InvokeScheduled: field `retry_policy` is {"max_attempts":0}: expected an object with max_attempts (from 1, or null for no limit), initial_interval_ms, max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms
+        RandomGenerated: field `value` is "abc": expected a string of hex digits
+        TimerScheduled: field `fire_at` is "soon": expected an RFC 3339 instant such as "2026-03-01T12:00:00Z"
+        ExecutionAwaiting: field `signal_name` is missing: expected a string
+        ExecutionAwaiting: field `kind` is "some": expected "single", "any", "all" or "signal"
+        ExecutionAwaiting: field `waiting_on` is "root.0": expected a list of promise ids
+        ExecutionStarted: field `component_digest`: `abc` is not a component digest: expected `sha256:` and 64 lowercase hex digits
+        ExecutionCompleted: field `result` is missing: expected any JSON value
+        ExecutionFailed: field `error` is {"message":"no kind"}: expected an object with a string `kind` (and `message`), or a string
+        SignalDelivered: field `delivery_id` is "1": expected an integer from 0
+    "#]].assert_eq(&told);
+}
+
+#[test]
+fn a_line_says_everything_in_a_fixed_order() {
+    let lines: String = record(&[started(), scheduled_with(0, Some(RetryPolicy::default())), retrying(0, 1)])
+        .iter()
+        .map(|event| format!("{}\n", Line::new(event, own())))
+        .collect();
+    expect![[r#"
+        {"sequence":0,"timestamp":"1970-01-01T00:00:00Z","event":"ExecutionStarted","component_digest":"sha256:0707070707070707070707070707070707070707070707070707070707070707","input":0,"parent_id":null,"idempotency_key":null}
+        {"sequence":1,"timestamp":"1970-01-01T00:00:00.001Z","event":"InvokeScheduled","promise_id":"root.0","kind":"function","function_name":"task","input":0,"retry_policy":{"max_attempts":10,"initial_interval_ms":1000,"max_interval_ms":60000,"factor":2.0,"jitter":0.1,"non_retryable_kinds":[],"timeout_ms":null}}
+        {"sequence":2,"timestamp":"1970-01-01T00:00:00.002Z","event":"InvokeRetrying","promise_id":"root.0","failed_attempt":1,"error":{"kind":"user_error","message":"not yet"},"retry_at":"1970-01-01T00:00:00Z"}
+    "#]].assert_eq(&lines);
+}

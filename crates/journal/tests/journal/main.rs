@@ -1,0 +1,12 @@
+//! The journal's tests, one binary: worked examples, a breaker for every rule, a second judge, properties, encodings.
+
+mod breakers;
+mod codec;
+mod commands;
+mod exhaustive;
+mod invariants_page;
+mod jsonl;
+mod oracle;
+mod properties;
+mod script;
+mod worked_examples;

@@ -1,0 +1,264 @@
+//! Random journals made by commands: whatever is accepted satisfies every rule, survives every encoding, and replays.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use onward_journal::{
+    AwaitKind, Command, ErrorKind, Event, EventKind, ExecutionError, InvokeKind, InvokeResult, JoinSetId, Journal,
+    Payload, Promise, PromiseId, Recorded, Replay, RetryPolicy, Text, Timestamp, codec, jsonl,
+};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::oracle;
+use super::script::{own, payload, started};
+
+/// A command in three small numbers, so that proptest can shrink it; ids are taken among those that exist, or just past.
+type Step = (u8, u8, u8);
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec((0..42_u8, 0..12_u8, 0..4_u8), 0..80)
+}
+
+fn any_promise(journal: &Journal, pick: u8) -> PromiseId {
+    let known = journal.fold().promises().count() as u32;
+    own().child(u32::from(pick) % (known + 1))
+}
+
+/// A promise of the wanted sort, as a rule; any other now and then.
+fn promise_that(journal: &Journal, pick: u8, is_wanted: fn(&Promise) -> bool) -> PromiseId {
+    let wanted = journal.fold().promises().filter(|(_, promise)| is_wanted(promise)).map(|(id, _)| id);
+    let wanted: Vec<PromiseId> = wanted.collect();
+    match wanted.len() {
+        0 => any_promise(journal, pick),
+        _ if pick == 11 => any_promise(journal, pick),
+        count => wanted[usize::from(pick) % count].clone(),
+    }
+}
+
+/// Mostly what could succeed, sometimes what cannot.
+fn command((choice, a, b): Step, journal: &Journal) -> Command {
+    let promise = any_promise(journal, a);
+    let invoke = promise_that(journal, a, |promise| matches!(promise, Promise::Invoke(_)));
+    let set = JoinSetId(promise_that(journal, b, |promise| matches!(promise, Promise::JoinSet(_))));
+    let signal_name = Text::from(["go", "stop"][usize::from(b % 2)]);
+    match choice {
+        0..4 => Command::Schedule {
+            kind: [InvokeKind::Function, InvokeKind::Http][usize::from(b % 2)],
+            function_name: Text::from("task"),
+            input: payload(u32::from(a)),
+            retry_policy: [None, Some(policy(a))][usize::from(b % 2)].clone().map(Box::new),
+        },
+        4..8 => Command::StartAttempt { promise: invoke },
+        8..11 => Command::CompleteAttempt { promise: invoke, result: payload(u32::from(b)) },
+        11..13 => Command::FailAttempt { promise: invoke, error: error(b), entropy: u32::from(a) << 24 },
+        13 => Command::Random { value: vec![a; usize::from(b)].into() },
+        14 => Command::ReadClock,
+        15..17 => Command::Sleep { duration_ms: u64::from(a) },
+        17..20 => Command::FireTimer { promise },
+        20..22 => Command::DeliverSignal { signal_name, payload: payload(u32::from(a)) },
+        22 => Command::AwaitSignal { signal_name },
+        23..25 => Command::ReceiveSignal { promise },
+        25 => Command::Await { waiting_on: vec![promise], kind: AwaitKind::Single },
+        26 => Command::Await {
+            waiting_on: vec![promise, invoke],
+            kind: [AwaitKind::Any, AwaitKind::All][usize::from(b % 2)].clone(),
+        },
+        27..31 => Command::Resume,
+        31 => Command::CreateJoinSet,
+        32..35 => Command::Submit { set, promise: invoke },
+        35..39 => Command::Next { set },
+        39 if a == 0 => Command::Complete { result: payload(9) },
+        40 if a == 0 => Command::Fail { error: error(b) },
+        41 if a < 3 => Command::RequestCancel { reason: Text::from("enough") },
+        41 if a == 3 => Command::Cancel { reason: Text::from("enough") },
+        _ => Command::Resume,
+    }
+}
+
+fn error(pick: u8) -> ExecutionError {
+    let kinds = [ErrorKind::Timeout, ErrorKind::Trap, "odd".parse().unwrap(), ErrorKind::UserError];
+    ExecutionError::new(kinds[usize::from(pick % 4)].clone(), "no luck")
+}
+
+fn policy(pick: u8) -> RetryPolicy {
+    RetryPolicy {
+        max_attempts: (pick > 1).then_some(u32::from(pick)),
+        non_retryable: vec![ErrorKind::Trap],
+        initial_interval_ms: 1,
+        max_interval_ms: 3,
+        timeout_ms: Some(u64::from(pick)),
+        ..RetryPolicy::default()
+    }
+}
+
+/// Runs the commands, a millisecond apart, checking that a refusal changes nothing.
+fn run(steps: &[Step]) -> Journal {
+    let mut journal = Journal::new(own());
+    let start = match started() {
+        Event::ExecutionStarted { component_digest, input, .. } => {
+            Command::Start { component_digest, input, parent: None, key: Some(Text::from("key")) }
+        }
+        _ => unreachable!(),
+    };
+    journal.handle(start, Timestamp::EPOCH).unwrap();
+    for (step, now_ms) in steps.iter().zip(1..) {
+        let version = journal.fold().version();
+        let events = journal.handle(command(*step, &journal), Timestamp::EPOCH.plus_ms(now_ms));
+        let recorded = events.as_ref().map_or(0, Vec::len) as u64;
+        assert_eq!(journal.fold().version(), version + recorded);
+        assert_eq!(journal.events().len() as u64, version + recorded);
+    }
+    journal
+}
+
+/// Runs a property over random journals and says which events they held: a property over empty journals proves nothing.
+fn for_random_journals(cases: u32, property: impl Fn(&Journal) -> Result<(), TestCaseError>) -> BTreeSet<EventKind> {
+    let seen = RefCell::new(BTreeSet::new());
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    TestRunner::new_with_rng(config, proptest::test_runner::TestRng::deterministic_rng(Default::default()))
+        .run(&steps(), |steps| {
+            let journal = run(&steps);
+            seen.borrow_mut().extend(journal.events().iter().map(|event| event.event.kind()));
+            property(&journal)
+        })
+        .unwrap();
+    seen.into_inner()
+}
+
+#[test]
+fn whatever_is_accepted_satisfies_every_rule() {
+    let seen = for_random_journals(600, |journal| {
+        let events = journal.events();
+        for index in 0..events.len() {
+            prop_assert_eq!(oracle::broken(&events[..index], &events[index]), []);
+        }
+        Ok(())
+    });
+    assert_eq!(seen.len(), EventKind::ALL.len(), "some events never happen: {seen:?}");
+}
+
+#[test]
+fn recovering_what_was_encoded_gives_the_same_journal() {
+    for_random_journals(800, |journal| {
+        let events = journal.events();
+        for split in [0, events.len() / 2] {
+            let (head, tail) = events.split_at(split);
+            let mut decoded = codec::decode(own(), &codec::encode(own(), head).unwrap()).unwrap();
+            decoded.extend(codec::decode(own(), &codec::encode(own(), tail).unwrap()).unwrap());
+            prop_assert_eq!(&decoded[..], events);
+            let recovered = Journal::recover(own(), decoded).unwrap();
+            prop_assert_eq!(format!("{recovered:?}"), format!("{journal:?}"));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn json_lines_read_back_as_the_same_events() {
+    for_random_journals(800, |journal| {
+        let mut relative = jsonl::Reader::of(own());
+        let mut absolute = jsonl::Reader::new();
+        for event in journal.events() {
+            let line = jsonl::Line::new(event, own()).to_string();
+            prop_assert_eq!(&relative.read(&line).unwrap(), event);
+            let elsewhere = jsonl::Line::new(event, onward_journal::ExecutionId::default()).to_string();
+            let read = absolute.read(&elsewhere).unwrap();
+            prop_assert_eq!(jsonl::Line::new(&read, absolute.execution()).to_string(), line);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_changed_sequence_or_id_is_not_recovered() {
+    for_random_journals(300, |journal| {
+        let events = journal.events();
+        for index in 0..events.len() {
+            let mut moved = events.to_vec();
+            moved[index].sequence += 1;
+            prop_assert!(Journal::recover(own(), moved).is_err());
+            let mut lost = events.to_vec();
+            lost.remove(index);
+            prop_assert!(index + 1 == events.len() || Journal::recover(own(), lost).is_err());
+        }
+        let other = onward_journal::ExecutionId::default();
+        let names_ids = events.iter().any(|event| event.event.promise_ids().next().is_some());
+        prop_assert_eq!(Journal::recover(other, events.to_vec()).is_err(), names_ids);
+        Ok(())
+    });
+}
+
+/// What the guest was told live, in the order of its calls: a second run must be told the same.
+fn told(journal: &Journal) -> Vec<(PromiseId, String)> {
+    let told = |event: &Event| {
+        let (id, what) = match event {
+            Event::RandomGenerated { promise_id, value } => (promise_id, format!("{:?}", Recorded::Random(value))),
+            Event::TimeRecorded { promise_id, time } => (promise_id, format!("{:?}", Recorded::Time(*time))),
+            Event::TimerFired { promise_id } => (promise_id, format!("{:?}", Recorded::Timer)),
+            Event::SignalReceived { promise_id, payload, .. } => {
+                (promise_id, format!("{:?}", Recorded::Signal(payload)))
+            }
+            Event::InvokeCompleted { promise_id, result, .. } => {
+                (promise_id, format!("{:?}", Recorded::Invoke(result)))
+            }
+            _ => return None,
+        };
+        Some((id.clone(), what))
+    };
+    journal.events().iter().filter_map(|event| told(&event.event)).collect()
+}
+
+#[test]
+fn replay_yields_what_was_recorded() {
+    for_random_journals(800, |journal| {
+        let replay = Replay::new(own(), journal.events());
+        let told = told(journal);
+        for (id, what) in &told {
+            prop_assert_eq!(&format!("{:?}", replay.outcome(id).unwrap()), what);
+        }
+        prop_assert_eq!(replay.len(), journal.fold().promises().count());
+        prop_assert_eq!(replay.is_empty(), replay.len() == 0);
+        for (id, _) in journal.fold().promises() {
+            prop_assert!(replay.operation(&id).is_some(), "every operation leaves an event");
+            prop_assert_eq!(replay.outcome(&id).is_some(), told.iter().any(|(known, _)| *known == id));
+            let taken: Vec<(PromiseId, InvokeResult)> = taken_from(journal, &JoinSetId(id.clone()));
+            for n in 0..=taken.len() {
+                let next = replay.next_of(&JoinSetId(id.clone()), n).map(|(id, result)| (id.clone(), result.clone()));
+                prop_assert_eq!(next, taken.get(n).cloned());
+            }
+        }
+        prop_assert_eq!(replay.outcome(&own().child(replay.len() as u32)), None);
+        Ok(())
+    });
+}
+
+fn taken_from(journal: &Journal, set: &JoinSetId) -> Vec<(PromiseId, InvokeResult)> {
+    let taken = journal.events().iter().filter_map(|event| match &event.event {
+        Event::JoinSetAwaited { join_set_id, promise_id, result } if join_set_id == set => {
+            Some((promise_id.clone(), result.clone()))
+        }
+        _ => None,
+    });
+    taken.collect()
+}
+
+#[test]
+fn a_replay_of_a_prefix_sees_only_that_prefix() {
+    for_random_journals(200, |journal| {
+        for length in 0..journal.events().len() {
+            let prefix = Journal::recover(own(), journal.events()[..=length].to_vec()).unwrap();
+            let replay = Replay::new(own(), prefix.events());
+            prop_assert_eq!(replay.len(), prefix.fold().promises().count());
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn any_json_text_makes_the_same_payload_again() {
+    proptest!(Config { failure_persistence: None, ..Config::default() }, |(text in "\\PC{0,40}")| {
+        let payload = Payload::of(&text).unwrap();
+        prop_assert_eq!(Payload::parse(&format!(" {} ", payload.as_str())).unwrap(), payload);
+    });
+}

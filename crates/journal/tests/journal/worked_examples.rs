@@ -1,0 +1,66 @@
+//! The worked examples of the specification, from the files that users see: each event is accepted, with the state that the
+//! specification shows beside it.
+
+use onward_journal::jsonl::Reader;
+use onward_journal::{Journal, JournalEvent, State};
+
+use super::oracle;
+use super::script::{judge, own};
+
+macro_rules! example {
+    ($name:literal) => {
+        include_str!(concat!("../../../../examples/journals/", $name, ".jsonl"))
+    };
+}
+
+fn read(text: &str) -> Vec<JournalEvent> {
+    let mut reader = Reader::of(own());
+    text.lines().map(|line| reader.read(line).unwrap()).collect()
+}
+
+/// The states, one letter each: Running, Blocked, cancelliNg, Completed, Failed, X for cancelled.
+fn states(text: &str) -> String {
+    let events = read(text);
+    for index in 0..events.len() {
+        assert_eq!(oracle::broken(&events[..index], &events[index]), []);
+    }
+    let letter = |state: State| match state {
+        State::Running => 'R',
+        State::Blocked => 'B',
+        State::Cancelling => 'N',
+        State::Completed => 'C',
+        State::Failed => 'F',
+        State::Cancelled => 'X',
+    };
+    judge(&events).unwrap().into_iter().map(letter).collect()
+}
+
+#[test]
+fn the_full_example_has_the_states_of_the_specification() {
+    assert_eq!(states(example!("order")), "RRRBBBRRRRRRBBBRRBBBBBRRC");
+}
+
+#[test]
+fn a_buffered_signal_does_not_block() {
+    assert_eq!(states(example!("signal-buffered")), "RRBBBRRRC");
+}
+
+#[test]
+fn a_signal_that_comes_later_blocks() {
+    assert_eq!(states(example!("signal-blocking")), "RRBBBRBBBRC");
+}
+
+#[test]
+fn cleanup_may_schedule_and_await_while_the_state_stays_cancelling() {
+    assert_eq!(states(example!("cancelled-with-refund")), "RRBBBRRBNNNNNNX");
+}
+
+#[test]
+fn every_prefix_of_an_example_recovers() {
+    let events = read(example!("order"));
+    for length in 1..=events.len() {
+        let journal = Journal::recover(own(), events[..length].to_vec()).unwrap();
+        assert_eq!(journal.events(), &events[..length]);
+    }
+    assert_eq!(Journal::recover(own(), Vec::new()).unwrap_err().rule.id(), "S-2");
+}
