@@ -1,5 +1,7 @@
 //! The binary as its users meet it: what it prints where, and with which exit code.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

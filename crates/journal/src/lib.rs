@@ -59,7 +59,7 @@ pub use invariant::{Check, Enforced, INVARIANTS, Invariant, Rule};
 pub use journal::Journal;
 pub use payload::{Payload, PayloadError};
 pub use replay::{Recorded, Replay};
-pub use retry::RetryPolicy;
+pub use retry::{Factor, Jitter, RetryPolicy};
 pub use state::{Act, Phase, State, transition};
 pub use text::Text;
 pub use timestamp::{Timestamp, TimestampError};

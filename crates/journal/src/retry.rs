@@ -1,30 +1,30 @@
 //! When a failed attempt is tried again. Pure arithmetic: the entropy for the jitter is handed in, and what comes out is
 //! recorded as `retry_at`, so a replay never draws it again.
 
+use std::num::NonZeroU32;
+
 use minicbor::{Decode, Encode};
 
 use crate::{ErrorKind, ExecutionError, Timestamp};
 
 /// How often, how soon and for which failures an operation is tried again.
-///
-/// Factor and jitter are in thousandths: 2000 doubles the interval, a jitter of 100 shortens it by up to a tenth.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Encode, Decode)]
 pub struct RetryPolicy {
     /// Attempts in all, the first included; `None` is for ever.
     #[n(0)]
-    pub max_attempts: Option<u32>,
+    pub max_attempts: Option<NonZeroU32>,
     /// The wait after the first failure.
     #[n(1)]
     pub initial_interval_ms: u64,
     /// No wait is longer than this.
     #[n(2)]
     pub max_interval_ms: u64,
-    /// What each wait is multiplied with to give the next; at least 1000.
+    /// What each wait is multiplied with to give the next.
     #[n(3)]
-    pub factor_permille: u32,
-    /// Up to how much of a wait is taken off at random; at most 1000.
+    pub factor: Factor,
+    /// Up to how much of a wait is taken off at random.
     #[n(4)]
-    pub jitter_permille: u32,
+    pub jitter: Jitter,
     /// Failures of these kinds are final.
     #[n(5)]
     pub non_retryable: Vec<ErrorKind>,
@@ -33,15 +33,50 @@ pub struct RetryPolicy {
     pub timeout_ms: Option<u64>,
 }
 
+/// A factor from 1 to 1000, in thousandths.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Factor(u32);
+
+impl Factor {
+    /// The factor of so many thousandths: 2000 doubles.
+    pub fn from_permille(permille: u32) -> Option<Self> {
+        (1_000..=1_000_000).contains(&permille).then_some(Self(permille))
+    }
+
+    /// In thousandths.
+    pub const fn as_permille(self) -> u32 {
+        self.0
+    }
+}
+
+/// A share from nothing to all, in thousandths.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Jitter(u32);
+
+impl Jitter {
+    /// No jitter.
+    pub const NONE: Self = Self(0);
+
+    /// The share of so many thousandths: 100 is a tenth.
+    pub fn from_permille(permille: u32) -> Option<Self> {
+        (permille <= 1_000).then_some(Self(permille))
+    }
+
+    /// In thousandths.
+    pub const fn as_permille(self) -> u32 {
+        self.0
+    }
+}
+
 impl Default for RetryPolicy {
     /// Ten attempts, one second doubling up to a minute, a tenth of jitter.
     fn default() -> Self {
         Self {
-            max_attempts: Some(10),
+            max_attempts: NonZeroU32::new(10),
             initial_interval_ms: 1_000,
             max_interval_ms: 60_000,
-            factor_permille: 2_000,
-            jitter_permille: 100,
+            factor: Factor(2_000),
+            jitter: Jitter(100),
             non_retryable: Vec::new(),
             timeout_ms: None,
         }
@@ -51,7 +86,7 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     /// Whether the failure of attempt `attempt` (1 is the first) may be followed by another.
     pub fn allows_retry(&self, attempt: u32, error: &ExecutionError) -> bool {
-        self.max_attempts.is_none_or(|max| attempt < max) && !self.non_retryable.contains(&error.kind)
+        self.max_attempts.is_none_or(|max| attempt < max.get()) && !self.non_retryable.contains(&error.kind)
     }
 
     /// The earliest start of the next attempt after `attempt` failed at `now`.
@@ -62,7 +97,7 @@ impl RetryPolicy {
     /// The wait after attempt `attempt`: exponential, capped, then shortened by the jitter's share of `entropy`.
     fn interval_ms(&self, attempt: u32, entropy: u32) -> u64 {
         let full = self.full_interval_ms(attempt);
-        let spread = u128::from(full) * u128::from(self.jitter_permille.min(1_000)) / 1_000;
+        let spread = u128::from(full) * u128::from(self.jitter.0) / 1_000;
         let taken = spread * u128::from(entropy) / u128::from(u32::MAX);
         full - u64::try_from(taken).unwrap_or(full)
     }
@@ -71,7 +106,7 @@ impl RetryPolicy {
         let max = u128::from(self.max_interval_ms);
         let mut interval = u128::from(self.initial_interval_ms);
         for _ in 1..attempt {
-            let next = interval * u128::from(self.factor_permille.max(1_000)) / 1_000;
+            let next = interval * u128::from(self.factor.0) / 1_000;
             if interval >= max || next == interval {
                 break;
             }
@@ -100,10 +135,10 @@ mod tests {
         let policy = RetryPolicy::default();
         assert_eq!(policy.interval_ms(1, u32::MAX), 900);
         assert_eq!(policy.interval_ms(1, u32::MAX / 2), 951);
-        let whole = RetryPolicy { jitter_permille: 1_000, ..policy.clone() };
+        let whole = RetryPolicy { jitter: Jitter(1_000), ..policy };
         assert_eq!(whole.interval_ms(1, u32::MAX), 0);
-        let beyond = RetryPolicy { jitter_permille: 5_000, ..policy };
-        assert_eq!(beyond.interval_ms(1, u32::MAX), 0, "more than all cannot be taken off");
+        let none = RetryPolicy { jitter: Jitter::NONE, ..whole };
+        assert_eq!(none.interval_ms(1, u32::MAX), 1_000);
     }
 
     #[test]
@@ -111,15 +146,13 @@ mod tests {
         let grow = RetryPolicy {
             initial_interval_ms: u64::MAX,
             max_interval_ms: u64::MAX,
-            factor_permille: u32::MAX,
+            factor: Factor(1_000_000),
             ..RetryPolicy::default()
         };
         assert_eq!(grow.interval_ms(u32::MAX, 0), u64::MAX);
         assert_eq!(grow.retry_at(u32::MAX, Timestamp::EPOCH, 0), Timestamp::MAX);
-        let still = RetryPolicy { factor_permille: 1_000, ..RetryPolicy::default() };
+        let still = RetryPolicy { factor: Factor(1_000), ..RetryPolicy::default() };
         assert_eq!(still.interval_ms(u32::MAX, 0), 1_000);
-        let shrinking = RetryPolicy { factor_permille: 1, ..RetryPolicy::default() };
-        assert_eq!(shrinking.interval_ms(3, 0), 1_000, "a factor below one counts as one");
         let none = RetryPolicy { initial_interval_ms: 0, ..RetryPolicy::default() };
         assert_eq!(none.interval_ms(u32::MAX, 7), 0);
     }
@@ -127,8 +160,11 @@ mod tests {
     #[test]
     fn attempts_and_kinds_limit_retries() {
         let error = |kind| ExecutionError::new(kind, "");
-        let policy =
-            RetryPolicy { max_attempts: Some(3), non_retryable: vec![ErrorKind::Timeout], ..RetryPolicy::default() };
+        let policy = RetryPolicy {
+            max_attempts: NonZeroU32::new(3),
+            non_retryable: vec![ErrorKind::Timeout],
+            ..RetryPolicy::default()
+        };
         let allowed = |attempt, kind| policy.allows_retry(attempt, &error(kind));
         assert!(allowed(1, ErrorKind::Trap) && allowed(2, ErrorKind::Trap));
         assert!(!allowed(3, ErrorKind::Trap), "three attempts in all");
@@ -140,5 +176,13 @@ mod tests {
     #[test]
     fn retry_at_counts_from_now() {
         assert_eq!(RetryPolicy::default().retry_at(2, Timestamp::EPOCH, 0), Timestamp::EPOCH.plus_ms(2_000));
+    }
+
+    #[test]
+    fn factor_and_jitter_have_ranges() {
+        let factors = [999, 1_000, 1_000_000, 1_000_001].map(|f| Factor::from_permille(f).map(Factor::as_permille));
+        assert_eq!(factors, [None, Some(1_000), Some(1_000_000), None]);
+        let jitters = [0, 1_000, 1_001].map(|j| Jitter::from_permille(j).map(Jitter::as_permille));
+        assert_eq!(jitters, [Some(0), Some(1_000), None]);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use minicbor::decode::{self, Decode, Decoder};
 use minicbor::encode::{self, Encode, Encoder, Write};
 
-use crate::{ComponentDigest, ErrorKind, Payload, Text, Timestamp};
+use crate::{ComponentDigest, ErrorKind, Factor, Jitter, Payload, Text, Timestamp};
 
 impl<C> Encode<C> for Text {
     fn encode<W: Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
@@ -64,6 +64,30 @@ impl<C> Encode<C> for ComponentDigest {
 impl<'b, C> Decode<'b, C> for ComponentDigest {
     fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
         d.bytes()?.try_into().map(Self::from_bytes).map_err(decode::Error::custom)
+    }
+}
+
+impl<C> Encode<C> for Factor {
+    fn encode<W: Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
+        e.u32(self.as_permille())?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Factor {
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("factor out of range"))
+    }
+}
+
+impl<C> Encode<C> for Jitter {
+    fn encode<W: Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
+        e.u32(self.as_permille())?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Jitter {
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("jitter out of range"))
     }
 }
 

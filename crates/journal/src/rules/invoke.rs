@@ -77,7 +77,7 @@ pub(crate) fn retry_within_policy(fold: &Fold, event: &JournalEvent) -> Option<S
     (!policy.allows_retry(*failed_attempt, error)).then(|| {
         let id = fold.show(promise_id);
         match policy.max_attempts {
-            Some(max) if *failed_attempt >= max => format!("{id} has at most {max} attempts"),
+            Some(max) if *failed_attempt >= max.get() => format!("{id} has at most {max} attempts"),
             _ => format!("{id} is not retried after a failure of kind {}", error.kind),
         }
     })

@@ -1,6 +1,7 @@
 //! For every rule the shortest journals that break it with their last event. Both judges must see it, by name.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use onward_journal::{
     Act, AwaitKind, Enforced, ErrorKind, Event, ExecutionError, ExecutionId, Fold, INVARIANTS, JournalEvent, Phase,
@@ -51,7 +52,7 @@ fn own_check_refuses(rule: Rule, before: &[JournalEvent], last: &JournalEvent) -
 }
 
 fn only(max_attempts: u32) -> Option<RetryPolicy> {
-    Some(RetryPolicy { max_attempts: Some(max_attempts), ..RetryPolicy::default() })
+    Some(RetryPolicy { max_attempts: NonZeroU32::new(max_attempts), ..RetryPolicy::default() })
 }
 
 fn never_after(kind: ErrorKind) -> Option<RetryPolicy> {

@@ -156,6 +156,20 @@ fn fields_that_later_versions_append_are_skipped() {
     assert!(decode_body(own(), &unknown_event).is_err(), "an event cannot be skipped");
 }
 
+/// An invoke whose policy is `[null, 1, 1, 999, 0, [], null]`.
+const POLICY_WITH_FACTOR_BELOW_ONE: [u8; 25] = [
+    0x83, 0, 0, 0x81, 0x82, 0, 0x82, 5, 0x85, 0, 0, 0x61, b'f', 0x61, b'1', 0x87, 0xf6, 1, 1, 0x19, 3, 231, 0, 0x80,
+    0xf6,
+];
+
+#[test]
+fn policies_are_held_to_their_ranges() {
+    let mut body = POLICY_WITH_FACTOR_BELOW_ONE;
+    assert!(decode_body(own(), &body).unwrap_err().to_string().contains("factor out of range"));
+    body[21] += 1;
+    assert_eq!(decode_body(own(), &body).unwrap().len(), 1);
+}
+
 #[test]
 fn malformed_bodies_are_refused() {
     let whole = encode(own(), &sample()).unwrap();
@@ -182,6 +196,7 @@ fn malformed_bodies_are_refused() {
         ("timestamp overflow", &[0x83, 0, 0x1b, 127, 255, 255, 255, 255, 255, 255, 255, 0x81, 0x82, 1, 0x82, 16, 0x80]),
         ("payload that is not JSON", &[0x83, 0, 0, 0x81, 0x82, 0, 0x82, 1, 0x81, 0x61, b'{']),
         ("id that is too deep", &[&[0x83, 0, 0, 0x81, 0x82, 0, 0x82, 12, 0x81, 0x98, 66, 0xf6][..], &[0; 65]].concat()),
+        ("policy with a factor below one", &POLICY_WITH_FACTOR_BELOW_ONE),
         ("id of no length", &[0x83, 0, 0, 0x81, 0x82, 0, 0x82, 12, 0x81, 0x80]),
         (
             "run beyond the last number",

@@ -1,9 +1,11 @@
 //! Commands as dialogues: what is asked, what is recorded, what is refused.
 
+use std::num::NonZeroU32;
+
 use expect_test::{Expect, expect};
 use onward_journal::{
-    AwaitKind, Command, ErrorKind, ExecutionError, Flight, InvokeKind, JoinSetId, Journal, Phase, Promise, RetryPolicy,
-    State, Text, Timestamp,
+    AwaitKind, Command, ErrorKind, ExecutionError, Flight, InvokeKind, Jitter, JoinSetId, Journal, Phase, Promise,
+    RetryPolicy, State, Text, Timestamp,
 };
 
 use super::script::*;
@@ -73,9 +75,9 @@ fn wait(kind: AwaitKind, numbers: &[u32]) -> Command {
 #[test]
 fn attempts_are_numbered_and_retried_as_the_policy_says() {
     let policy = RetryPolicy {
-        max_attempts: Some(2),
+        max_attempts: NonZeroU32::new(2),
         non_retryable: vec![ErrorKind::Trap],
-        jitter_permille: 0,
+        jitter: Jitter::NONE,
         ..RetryPolicy::default()
     };
     let mut dialogue = Dialogue::begin();

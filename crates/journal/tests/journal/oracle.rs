@@ -7,13 +7,16 @@ use super::script::own;
 
 type History<'a> = &'a [JournalEvent];
 
+/// What must hold of an event and those before it.
+type Clause = fn(History<'_>, &JournalEvent) -> bool;
+
 /// The rules that `last` breaks after `before`, in no particular order of importance.
 pub(crate) fn broken(before: History<'_>, last: &JournalEvent) -> Vec<Rule> {
     CLAUSES.iter().filter(|(_, holds)| !holds(before, last)).map(|(rule, _)| *rule).collect()
 }
 
-/// Every rule that a recorded journal is held to, as what must hold of an event and those before it.
-pub(crate) const CLAUSES: &[(Rule, fn(History<'_>, &JournalEvent) -> bool)] = &[
+/// Every rule that a recorded journal is held to.
+pub(crate) const CLAUSES: &[(Rule, Clause)] = &[
     (Rule::S1, |before, last| last.sequence == before.len() as u64),
     (Rule::S2, |before, last| matches!(last.event, Event::ExecutionStarted { .. }) == before.is_empty()),
     (Rule::S3, |before, last| !(is_terminal(last) && before.iter().any(is_terminal))),
@@ -175,7 +178,7 @@ pub(crate) const CLAUSES: &[(Rule, fn(History<'_>, &JournalEvent) -> bool)] = &[
     (Rule::H13, |before, last| match &last.event {
         Event::InvokeRetrying { promise_id, failed_attempt, error, .. } => {
             policy(before, promise_id).is_none_or(|policy| {
-                policy.max_attempts.is_none_or(|max| *failed_attempt < max)
+                policy.max_attempts.is_none_or(|max| *failed_attempt < max.get())
                     && !policy.non_retryable.contains(&error.kind)
             })
         }

@@ -1,0 +1,115 @@
+//! What all benchmarks share: medians over several runs, and a table that shows each rate beside a yardstick measured in
+//! the same run. Machines are shared and noisy; a rate without its yardstick says little.
+
+use std::time::Duration;
+
+/// How a benchmark was asked to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How often each measurement is repeated; the median counts.
+    pub runs: usize,
+    /// Fail if a rate is below this share of its target.
+    pub gate: Option<f64>,
+}
+
+impl Options {
+    /// Reads `--quick` and `--gate SHARE`; what cargo itself passes is ignored.
+    pub fn from_args() -> anyhow::Result<Self> {
+        let mut options = Self { runs: 9, gate: None };
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--quick" => options.runs = 3,
+                "--gate" => {
+                    let share = args.next().ok_or_else(|| anyhow::anyhow!("--gate needs a share such as 0.5"))?;
+                    options.gate = Some(share.parse()?);
+                }
+                "--bench" => {}
+                other => anyhow::bail!("unknown argument {other}: expected --quick or --gate SHARE"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The median time of `work`, after one run to warm up.
+pub fn median<T>(options: Options, mut work: impl FnMut() -> T) -> Duration {
+    median_of(options, || (), |()| work())
+}
+
+/// The median time of `work` on what `prepare` makes anew each time; preparing does not count.
+pub fn median_of<I, T>(options: Options, mut prepare: impl FnMut() -> I, mut work: impl FnMut(I) -> T) -> Duration {
+    time(&mut work, prepare());
+    let mut times: Vec<Duration> = (0..options.runs).map(|_| time(&mut work, prepare())).collect();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark is there to read the clock")]
+fn time<I, T>(work: &mut impl FnMut(I) -> T, input: I) -> Duration {
+    let start = std::time::Instant::now();
+    let result = work(input);
+    let elapsed = start.elapsed();
+    drop(std::hint::black_box(result));
+    elapsed
+}
+
+/// The rows of a benchmark; the first one is the yardstick.
+#[derive(Debug)]
+pub struct Report {
+    unit: &'static str,
+    options: Options,
+    yardstick: Option<f64>,
+    missed: Vec<String>,
+}
+
+impl Report {
+    /// Starts a table of rates in `unit` per second.
+    pub fn new(title: &str, unit: &'static str, options: Options) -> Self {
+        println!("{title} (median of {} runs)", options.runs);
+        println!("{:<44} {:>14} {:>9} {:>11}  target", "", format!("{unit}/s"), "ns each", "× yardstick");
+        Self { unit, options, yardstick: None, missed: Vec::new() }
+    }
+
+    /// Adds a row: `count` things took `time`; `target` is the rate it should reach.
+    pub fn row(&mut self, name: &str, count: usize, time: Duration, target: Option<f64>) -> f64 {
+        let rate = count as f64 / time.as_secs_f64();
+        let yardstick = *self.yardstick.get_or_insert(rate);
+        let verdict = target.map_or_else(String::new, |target| {
+            format!("≥ {} {}", grouped(target), if rate >= target { "ok" } else { "MISSED" })
+        });
+        println!("{name:<44} {:>14} {:>9.1} {:>11.2}  {verdict}", grouped(rate), 1e9 / rate, rate / yardstick);
+        if let (Some(target), Some(gate)) = (target, self.options.gate)
+            && rate < target * gate
+        {
+            self.missed.push(format!("{name}: {} {}/s, target {}", grouped(rate), self.unit, grouped(target)));
+        }
+        rate
+    }
+
+    /// Adds a line about a ratio that should stay below `limit`.
+    pub fn ratio(&mut self, name: &str, ratio: f64, limit: f64) {
+        println!("{name:<44} {ratio:>14.2}  ≤ {limit} {}", if ratio <= limit { "ok" } else { "MISSED" });
+        if self.options.gate.is_some_and(|gate| ratio * gate > limit) {
+            self.missed.push(format!("{name}: {ratio:.2}, limit {limit}"));
+        }
+    }
+
+    /// Ends the table; fails if the gate was missed.
+    pub fn finish(self) -> anyhow::Result<()> {
+        if self.missed.is_empty() { Ok(()) } else { anyhow::bail!("below the gate:\n{}", self.missed.join("\n")) }
+    }
+}
+
+/// A whole number with separators.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,32 @@
+//! Journals that anybody may hand to `onward journal check`: judging never panics, and the judge agrees with itself after
+//! the journal went through storage.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use onward_journal::{Fold, Journal, codec, jsonl};
+
+fuzz_target!(|journal: &str| {
+    let mut reader = jsonl::Reader::new();
+    let own = reader.execution();
+    let mut fold = Fold::new(own);
+    let mut accepted = Vec::new();
+    for line in journal.lines() {
+        let Ok(event) = reader.read(line) else { break };
+        let _ = event.event.describe(own).to_string();
+        if let Err(violation) = fold.check(&event) {
+            let _ = violation.to_string();
+            break;
+        }
+        fold.apply(&event);
+        accepted.push(event);
+    }
+    if accepted.is_empty() {
+        return;
+    }
+    let record = codec::encode(own, &accepted).expect("accepted events can be stored");
+    let decoded = codec::decode(own, &record).expect("what was stored can be read");
+    assert_eq!(decoded, accepted);
+    let recovered = Journal::recover(own, decoded).expect("what was accepted is accepted again");
+    assert_eq!(recovered.state(), fold.state());
+});
