@@ -6,10 +6,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "durations are printed for a person; nothing is decided on them"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "durations are printed for a person; nothing is decided on them")]
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }

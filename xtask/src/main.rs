@@ -78,16 +78,8 @@ struct Pace {
 
 impl Pace {
     fn run(&self) -> Result<Run> {
-        let length = if self.long {
-            Length::Long
-        } else {
-            Length::Short
-        };
-        let output = if self.verbose {
-            Output::Shown
-        } else {
-            Output::OnFailure
-        };
+        let length = if self.long { Length::Long } else { Length::Short };
+        let output = if self.verbose { Output::Shown } else { Output::OnFailure };
         Run::locate(length, output)
     }
 }

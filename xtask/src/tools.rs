@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::command::{Call, probe};
 use crate::run::Run;
@@ -14,132 +14,89 @@ pub(crate) struct Tool {
     name: &'static str,
     /// Prints the version, and fails when the program is absent.
     probe: &'static [&'static str],
-    version: Version,
     source: Source,
 }
 
-enum Version {
-    Any,
-    /// The first number of the version.
-    AtLeast(u32),
-    Exactly(&'static str),
-}
-
+/// Where a tool comes from, and which of its versions will do.
 enum Source {
-    Debian(&'static [&'static str]),
-    CargoInstall,
+    Debian { package: &'static str, major_min: Option<u32> },
+    CargoInstall { version: &'static str },
     RustupComponent,
 }
 
-pub(crate) static GIT: Tool = debian("git", &["git", "--version"], &["git"], Version::Any);
+pub(crate) static GIT: Tool = Tool { name: "git", probe: &["git", "--version"], source: Source::any("git") };
 /// libFuzzer is C++ and is compiled from source.
-pub(crate) static CXX: Tool = debian("g++", &["g++", "--version"], &["g++"], Version::Any);
-pub(crate) static NODE: Tool = debian(
-    "node",
-    &["node", "--version"],
-    &["nodejs"],
-    Version::AtLeast(18),
-);
-pub(crate) static NPM: Tool = debian("npm", &["npm", "--version"], &["npm"], Version::Any);
-pub(crate) static RUSTFMT: Tool = component("rustfmt", &["cargo", "fmt", "--version"]);
-pub(crate) static CLIPPY: Tool = component("clippy", &["cargo", "clippy", "--version"]);
-pub(crate) static CARGO_DENY: Tool = cargo_tool(
-    "cargo-deny",
-    &["cargo", "deny", "--version"],
-    Version::Exactly("0.20.2"),
-);
-pub(crate) static CARGO_FUZZ: Tool = cargo_tool(
-    "cargo-fuzz",
-    &["cargo", "fuzz", "--version"],
-    Version::Exactly("0.13.2"),
-);
-pub(crate) static CARGO_MUTANTS: Tool = cargo_tool(
-    "cargo-mutants",
-    &["cargo", "mutants", "--version"],
-    Version::Exactly("27.1.0"),
-);
+pub(crate) static CXX: Tool = Tool { name: "g++", probe: &["g++", "--version"], source: Source::any("g++") };
+pub(crate) static NODE: Tool = Tool {
+    name: "node",
+    probe: &["node", "--version"],
+    source: Source::Debian { package: "nodejs", major_min: Some(18) },
+};
+pub(crate) static NPM: Tool = Tool { name: "npm", probe: &["npm", "--version"], source: Source::any("npm") };
+pub(crate) static RUSTFMT: Tool =
+    Tool { name: "rustfmt", probe: &["cargo", "fmt", "--version"], source: Source::RustupComponent };
+pub(crate) static CLIPPY: Tool =
+    Tool { name: "clippy", probe: &["cargo", "clippy", "--version"], source: Source::RustupComponent };
+pub(crate) static CARGO_DENY: Tool = Tool {
+    name: "cargo-deny",
+    probe: &["cargo", "deny", "--version"],
+    source: Source::CargoInstall { version: "0.20.2" },
+};
+pub(crate) static CARGO_FUZZ: Tool = Tool {
+    name: "cargo-fuzz",
+    probe: &["cargo", "fuzz", "--version"],
+    source: Source::CargoInstall { version: "0.13.2" },
+};
+pub(crate) static CARGO_MUTANTS: Tool = Tool {
+    name: "cargo-mutants",
+    probe: &["cargo", "mutants", "--version"],
+    source: Source::CargoInstall { version: "27.1.0" },
+};
 
-const fn debian(
-    name: &'static str,
-    probe: &'static [&'static str],
-    packages: &'static [&'static str],
-    version: Version,
-) -> Tool {
-    Tool {
-        name,
-        probe,
-        version,
-        source: Source::Debian(packages),
+impl Source {
+    const fn any(package: &'static str) -> Self {
+        Self::Debian { package, major_min: None }
+    }
+
+    /// `printed` is what `--version` says: `v20.1.0`, or a name and a version.
+    fn accepts(&self, printed: &str) -> bool {
+        let found = printed.split_whitespace().last().unwrap_or_default();
+        match self {
+            Self::CargoInstall { version } => found == *version,
+            Self::Debian { major_min: Some(least), .. } => major(found).is_some_and(|major| major >= *least),
+            Self::Debian { .. } | Self::RustupComponent => true,
+        }
     }
 }
 
-const fn component(name: &'static str, probe: &'static [&'static str]) -> Tool {
-    Tool {
-        name,
-        probe,
-        version: Version::Any,
-        source: Source::RustupComponent,
-    }
-}
-
-const fn cargo_tool(name: &'static str, probe: &'static [&'static str], version: Version) -> Tool {
-    Tool {
-        name,
-        probe,
-        version,
-        source: Source::CargoInstall,
-    }
+fn major(version: &str) -> Option<u32> {
+    let (first, _) = version.trim_start_matches('v').split_once('.')?;
+    first.parse().ok()
 }
 
 impl Tool {
     fn present(&self, folder: &Path) -> bool {
         let (program, args) = self.probe.split_first().unwrap_or((&self.name, &[]));
-        probe(folder, program, args).is_some_and(|printed| self.version.accepts(&printed))
+        probe(folder, program, args).is_some_and(|printed| self.source.accepts(&printed))
     }
 
     fn wanted(&self) -> String {
-        match self.version {
-            Version::Any => self.name.to_owned(),
-            Version::AtLeast(major) => format!("{} {major} or newer", self.name),
-            Version::Exactly(version) => format!("{} {version}", self.name),
-        }
-    }
-}
-
-impl Version {
-    /// `printed` is what `--version` says: `v20.1.0`, or a name and a version.
-    fn accepts(&self, printed: &str) -> bool {
-        let found = printed.split_whitespace().last().unwrap_or_default();
-        match self {
-            Self::Any => true,
-            Self::Exactly(version) => found == *version,
-            Self::AtLeast(major) => found
-                .trim_start_matches('v')
-                .split('.')
-                .next()
-                .and_then(|first| first.parse::<u32>().ok())
-                .is_some_and(|first| first >= *major),
+        match self.source {
+            Source::CargoInstall { version } => format!("{} {version}", self.name),
+            Source::Debian { major_min: Some(least), .. } => format!("{} {least} or newer", self.name),
+            Source::Debian { .. } | Source::RustupComponent => self.name.to_owned(),
         }
     }
 }
 
 /// Installs those of `tools` that are missing or of another version than the pinned one.
+///
+/// One after the other, because one may bring the next: some packages of Node contain npm and refuse a second one.
 pub(crate) fn ensure(run: &Run, tools: &[&Tool]) -> Result<()> {
-    let missing: Vec<&Tool> = tools
-        .iter()
-        .copied()
-        .filter(|tool| !tool.present(&run.root))
-        .collect();
-    install_packages(run, &missing)?;
-    for tool in &missing {
-        match (&tool.source, &tool.version) {
-            (Source::Debian(_), _) => {}
-            (Source::RustupComponent, _) => add_component(run, tool.name)?,
-            (Source::CargoInstall, Version::Exactly(version)) => {
-                cargo_install(run, &format!("{}@{version}", tool.name))?;
-            }
-            (Source::CargoInstall, _) => cargo_install(run, tool.name)?,
-        }
+    let mut index = PackageIndex::Stale;
+    require_installable(run, tools)?;
+    for tool in tools.iter().filter(|tool| !tool.present(&run.root)) {
+        install(run, tool, &mut index)?;
         ensure!(
             tool.present(&run.root),
             "`{}` still does not give {} after installing it: another one comes first in PATH, remove or update it",
@@ -150,43 +107,52 @@ pub(crate) fn ensure(run: &Run, tools: &[&Tool]) -> Result<()> {
     Ok(())
 }
 
-fn install_packages(run: &Run, missing: &[&Tool]) -> Result<()> {
-    let packages = packages_of(missing);
-    if packages.is_empty() {
-        return Ok(());
-    }
-    let list = packages.join(" ");
-    let is_root = probe(&run.root, "id", &["-u"]).is_some_and(|id| id == "0");
-    if !is_root || probe(&run.root, "apt-get", &["--version"]).is_none() {
-        let wanted: Vec<String> = missing.iter().map(|tool| tool.wanted()).collect();
-        bail!(
-            "missing: {}. Installing needs root and apt-get; install by hand (on Debian: `apt-get install {list}`)",
-            wanted.join(", ")
-        );
-    }
-    eprintln!("  installing the Debian packages {list}");
-    apt_get(run, &["update"])?;
-    let mut install = vec!["install", "-y", "--no-install-recommends"];
-    install.extend(packages);
-    apt_get(run, &install)
+/// Whether apt-get has been told to look for what is there to install.
+enum PackageIndex {
+    Stale,
+    Fresh,
 }
 
-fn packages_of(missing: &[&Tool]) -> Vec<&'static str> {
-    missing
-        .iter()
-        .filter_map(|tool| match tool.source {
-            Source::Debian(packages) => Some(packages),
-            Source::CargoInstall | Source::RustupComponent => None,
-        })
-        .flatten()
-        .copied()
-        .collect()
+/// Fails with everything there is to install by hand, where Debian packages are missing and cannot be installed.
+fn require_installable(run: &Run, tools: &[&Tool]) -> Result<()> {
+    let mut wanted = Vec::new();
+    let mut packages = Vec::new();
+    for tool in tools.iter().filter(|tool| !tool.present(&run.root)) {
+        if let Source::Debian { package, .. } = tool.source {
+            wanted.push(tool.wanted());
+            packages.push(package);
+        }
+    }
+    let is_root = || probe(&run.root, "id", &["-u"]).is_some_and(|id| id == "0");
+    let has_apt = || probe(&run.root, "apt-get", &["--version"]).is_some();
+    ensure!(
+        wanted.is_empty() || (is_root() && has_apt()),
+        "missing: {}. Installing needs root and apt-get; install by hand (on Debian: `apt-get install {}`)",
+        wanted.join(", "),
+        packages.join(" ")
+    );
+    Ok(())
+}
+
+fn install(run: &Run, tool: &Tool, index: &mut PackageIndex) -> Result<()> {
+    match tool.source {
+        Source::Debian { package, .. } => install_package(run, package, index),
+        Source::RustupComponent => add_component(run, tool.name),
+        Source::CargoInstall { version } => cargo_install(run, tool.name, version),
+    }
+}
+
+fn install_package(run: &Run, package: &str, index: &mut PackageIndex) -> Result<()> {
+    eprintln!("  installing the Debian package {package}");
+    if matches!(index, PackageIndex::Stale) {
+        apt_get(run, &["update"])?;
+        *index = PackageIndex::Fresh;
+    }
+    apt_get(run, &["install", "-y", "--no-install-recommends", package])
 }
 
 fn apt_get(run: &Run, args: &[&str]) -> Result<()> {
-    Call::new(run, "apt-get", args.iter().copied())
-        .with_environment("DEBIAN_FRONTEND", "noninteractive")
-        .quiet()?;
+    Call::new(run, "apt-get", args.iter().copied()).with_environment("DEBIAN_FRONTEND", "noninteractive").quiet()?;
     Ok(())
 }
 
@@ -198,9 +164,11 @@ fn add_component(run: &Run, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn cargo_install(run: &Run, what: &str) -> Result<()> {
-    eprintln!("  installing {what} (a few minutes)");
-    Call::new(run, "cargo", ["install", "--locked", what]).quiet()?;
+/// Unoptimised, because compiling one takes far longer than running it ever will.
+fn cargo_install(run: &Run, name: &str, version: &str) -> Result<()> {
+    eprintln!("  installing {name} {version} (a minute or more)");
+    let package = format!("{name}@{version}");
+    Call::new(run, "cargo", ["install", "--debug", "--locked", &package]).quiet()?;
     Ok(())
 }
 
@@ -213,9 +181,7 @@ pub(crate) fn ensure_node_modules(run: &Run) -> Result<()> {
         return Ok(());
     }
     eprintln!("  installing the npm modules of spec/");
-    Call::new(run, "npm", ["ci", "--no-audit", "--no-fund"])
-        .in_folder("spec")
-        .quiet()?;
+    Call::new(run, "npm", ["ci", "--no-audit", "--no-fund"]).in_folder("spec").quiet()?;
     Ok(())
 }
 
@@ -225,27 +191,31 @@ fn modified(path: &Path) -> Option<SystemTime> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CARGO_FUZZ, CXX, GIT, NODE, NPM, Version, packages_of};
+    use super::{CARGO_FUZZ, CXX, NODE};
 
     #[test]
     fn a_pinned_version_accepts_only_itself() {
-        let pinned = Version::Exactly("0.13.2");
-        assert!(pinned.accepts("cargo-fuzz 0.13.2"));
-        assert!(!pinned.accepts("cargo-fuzz 0.13.20"));
+        assert!(CARGO_FUZZ.source.accepts("cargo-fuzz 0.13.2"));
+        assert!(!CARGO_FUZZ.source.accepts("cargo-fuzz 0.13.20"));
     }
 
     #[test]
     fn a_least_version_compares_numbers_and_not_text() {
-        let least = Version::AtLeast(18);
-        assert!(least.accepts("v18.20.4"));
-        assert!(least.accepts("v100.0.0"));
-        assert!(!least.accepts("v9.9.9"));
-        assert!(!least.accepts("unknown"));
+        assert!(NODE.source.accepts("v18.20.4"));
+        assert!(NODE.source.accepts("v100.0.0"));
+        assert!(!NODE.source.accepts("v9.9.9"));
+        assert!(!NODE.source.accepts("unknown"));
     }
 
     #[test]
-    fn only_debian_tools_become_packages() {
-        let missing = [&CXX, &CARGO_FUZZ, &NODE, &NPM, &GIT];
-        assert_eq!(packages_of(&missing), ["g++", "nodejs", "npm", "git"]);
+    fn any_version_of_a_compiler_will_do() {
+        assert!(CXX.source.accepts("g++ (Debian 12.2.0-14) 12.2.0\nNo warranty."));
+    }
+
+    #[test]
+    fn what_is_wanted_is_said_with_its_version() {
+        assert_eq!(NODE.wanted(), "node 18 or newer");
+        assert_eq!(CARGO_FUZZ.wanted(), "cargo-fuzz 0.13.2");
+        assert_eq!(CXX.wanted(), "g++");
     }
 }

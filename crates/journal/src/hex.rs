@@ -13,12 +13,12 @@ pub(crate) fn write(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     Ok(())
 }
 
-/// The text of [`write`].
+/// The text of [`write()`].
 pub(crate) fn encode(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|nibble| char::from(DIGITS[usize::from(nibble)])).collect()
 }
 
-/// Reads what [`write`] wrote; `None` for an odd length or any other digit.
+/// Reads what [`write()`] wrote; `None` for an odd length or any other digit.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {

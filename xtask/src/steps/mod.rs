@@ -19,81 +19,46 @@ struct Step {
     name: &'static str,
     purpose: &'static str,
     tools: &'static [&'static Tool],
-    run: fn(&Run) -> Result<Outcome>,
-}
-
-/// How a step that did not fail ended.
-enum Outcome {
-    Passed,
-    Skipped(&'static str),
+    run: fn(&Run) -> Result<()>,
 }
 
 static STEPS: &[Step] = &[
-    Step {
-        name: "tools",
-        purpose: "install the programs the other steps need",
-        tools: &[],
-        run: |run| passed(install_everything(run)),
-    },
-    Step {
-        name: "fmt",
-        purpose: "the code is formatted",
-        tools: &[&RUSTFMT],
-        run: |run| passed(cargo::fmt(run)),
-    },
-    Step {
-        name: "tidy",
-        purpose: "the rules of ARCHITECTURE.md hold",
-        tools: &[&GIT],
-        run: |run| passed(tidy::check(run)),
-    },
-    Step {
-        name: "clippy",
-        purpose: "no lint warns",
-        tools: &[&CLIPPY],
-        run: |run| passed(cargo::clippy(run)),
-    },
+    Step { name: "tools", purpose: "install the programs the other steps need", tools: &[], run: install_everything },
+    Step { name: "fmt", purpose: "the code is formatted", tools: &[&RUSTFMT], run: cargo::fmt },
+    Step { name: "tidy", purpose: "the rules of ARCHITECTURE.md hold", tools: &[&GIT], run: tidy::check },
+    Step { name: "clippy", purpose: "no lint warns", tools: &[&CLIPPY], run: cargo::clippy },
     Step {
         name: "test",
         purpose: "unit, property, integration and documentation tests pass",
         tools: &[],
-        run: |run| passed(cargo::test(run)),
+        run: cargo::test,
     },
     Step {
         name: "model",
         purpose: "the model in spec/ holds its invariants and agrees with the code",
         tools: model::TOOLS,
-        run: |run| passed(model::check(run)),
+        run: model::check,
     },
-    Step {
-        name: "docs",
-        purpose: "the documentation builds without a warning",
-        tools: &[],
-        run: |run| passed(cargo::docs(run)),
-    },
+    Step { name: "docs", purpose: "the documentation builds without a warning", tools: &[], run: cargo::docs },
     Step {
         name: "deny",
         purpose: "dependencies come from where they may, under licences we accept",
         tools: &[&CARGO_DENY],
-        run: |run| passed(cargo::deny(run)),
+        run: cargo::deny,
     },
     Step {
         name: "fuzz",
         purpose: "no input makes a parser panic",
         tools: fuzz::TOOLS,
-        run: |run| passed(fuzz::all_targets(run, fuzz::seconds_for(run))),
+        run: |run| fuzz::all_targets(run, fuzz::seconds_for(run)),
     },
     Step {
         name: "bench",
-        purpose: "the benchmarks run",
+        purpose: "the benchmarks run, and nothing is several times slower than it should be",
         tools: &[],
         run: cargo::bench,
     },
 ];
-
-fn passed(result: Result<()>) -> Result<Outcome> {
-    result.map(|()| Outcome::Passed)
-}
 
 fn install_everything(run: &Run) -> Result<()> {
     let all: Vec<&Tool> = STEPS.iter().flat_map(|step| step.tools).copied().collect();
@@ -132,27 +97,17 @@ fn selected(only: &[String]) -> Result<Vec<&'static Step>> {
 fn perform(run: &Run, step: &Step) -> Result<Timing> {
     eprintln!("\n== {}: {}", step.name, step.purpose);
     let watch = Stopwatch::start();
-    let outcome = tools::ensure(run, step.tools)
-        .and_then(|()| (step.run)(run))
-        .map_err(|error| {
-            anyhow!(
-                "step {} failed after {}: {error:#}\nrun just this step with `{}`",
-                step.name,
-                seconds(watch.elapsed()),
-                repeat_line(run, step)
-            )
-        })?;
-    let skipped = match outcome {
-        Outcome::Passed => None,
-        Outcome::Skipped(why) => Some(why),
-    };
-    let timing = Timing {
-        name: step.name,
-        took: watch.elapsed(),
-        skipped,
-    };
-    eprintln!("== {}", timing.sentence());
-    Ok(timing)
+    tools::ensure(run, step.tools).and_then(|()| (step.run)(run)).map_err(|error| {
+        anyhow!(
+            "step {} failed after {}: {error:#}\nrun just this step with `{}`",
+            step.name,
+            seconds(watch.elapsed()),
+            repeat_line(run, step)
+        )
+    })?;
+    let took = watch.elapsed();
+    eprintln!("== {} passed in {}", step.name, seconds(took));
+    Ok(Timing { name: step.name, took })
 }
 
 fn repeat_line(run: &Run, step: &Step) -> String {
@@ -170,15 +125,11 @@ mod tests {
 
     use anyhow::bail;
 
-    use super::{Outcome, STEPS, Step, perform, selected};
+    use super::{STEPS, Step, perform, selected};
     use crate::run::{Length, Output, Run};
 
     fn here(length: Length) -> Run {
-        Run {
-            root: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
-            length,
-            output: Output::OnFailure,
-        }
+        Run { root: PathBuf::from(env!("CARGO_MANIFEST_DIR")), length, output: Output::OnFailure }
     }
 
     #[test]
@@ -202,27 +153,10 @@ mod tests {
 
     #[test]
     fn a_failing_step_says_how_to_run_only_itself() {
-        let step = Step {
-            name: "broken",
-            purpose: "fail",
-            tools: &[],
-            run: |_| bail!("`false` failed"),
-        };
+        let step = Step { name: "broken", purpose: "fail", tools: &[], run: |_| bail!("`false` failed") };
         let error = perform(&here(Length::Long), &step).err().unwrap();
         let text = error.to_string();
         assert!(text.contains(" s: `false` failed\n"));
         assert!(text.ends_with("run just this step with `cargo xtask test --long --only broken`"));
-    }
-
-    #[test]
-    fn a_skipped_step_says_why() {
-        let step = Step {
-            name: "absent",
-            purpose: "skip",
-            tools: &[],
-            run: |_| Ok(Outcome::Skipped("there is nothing to run")),
-        };
-        let timing = perform(&here(Length::Short), &step).unwrap();
-        assert_eq!(timing.sentence(), "absent SKIPPED: there is nothing to run");
     }
 }

@@ -1,7 +1,10 @@
 //! The model in spec/: that it is well formed, that its own tests pass, that random walks keep its invariant, and
 //! that the code does what the model does.
 
-use anyhow::Result;
+use std::fs;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
 
 use crate::command::Call;
 use crate::run::{Length, Run};
@@ -9,93 +12,111 @@ use crate::tools::{self, NODE, NPM, Tool};
 
 pub(crate) static TOOLS: &[&Tool] = &[&NODE, &NPM];
 
-/// A `quint` command; `samples` says how many random walks it takes, where it takes any.
+/// A `quint` command; `walks` says how many random walks it takes, where it takes any.
 struct Quint {
     args: &'static [&'static str],
-    samples: Option<u32>,
+    walks: Option<u32>,
 }
 
 /// The TypeScript backend is the one that npm installs whole; the other fetches a program at run time.
 const QUINT: &[Quint] = &[
+    Quint { args: &["typecheck", "journal.qnt"], walks: None },
+    Quint { args: &["test", "--backend=typescript", "journal.qnt"], walks: None },
     Quint {
-        args: &["typecheck", "journal.qnt"],
-        samples: None,
+        args: &["run", "--backend=typescript", "--max-steps=30", "--invariant=inv", "journal.qnt"],
+        walks: Some(2_000),
     },
     Quint {
-        args: &["test", "--backend=typescript", "journal.qnt"],
-        samples: None,
-    },
-    Quint {
-        args: &[
-            "run",
-            "--backend=typescript",
-            "--max-steps=30",
-            "--invariant=inv",
-            "journal.qnt",
-        ],
-        samples: Some(2_000),
+        args: &["run", "--backend=typescript", "--max-steps=30", "--step=probe", "--invariant=inv", "journal.qnt"],
+        walks: Some(1_000),
     },
 ];
 
+/// The walks that are replayed through the code: illegal events are tried too.
+const WALKS: Quint = Quint {
+    args: &["run", "--backend=typescript", "--max-steps=40", "--init=initTraces", "--step=probe", "journal.qnt"],
+    walks: Some(200),
+};
+
+/// The scripts that the code wrote, with its verdicts beside each event.
+const SCRIPTS: Quint = Quint { args: &["test", "--backend=typescript", "--main=traffic"], walks: None };
+
 pub(crate) fn check(run: &Run) -> Result<()> {
     tools::ensure_node_modules(run)?;
+    let search = Search::new(run.length);
     for quint in QUINT {
-        let call = Call::new(run, "npx", quint.command_line(run.length)).in_folder("spec");
-        eprintln!("  {call}");
-        call.quiet()?;
+        quint.perform(run, &search, &[])?;
     }
-    traffic(run)
+    traffic(run, &search)
+}
+
+/// How far to search and from where.
+struct Search {
+    times: u32,
+    seed: u64,
+}
+
+impl Search {
+    /// The same walks every time, so that a check is repeatable; a long search goes further, and elsewhere each time.
+    /// Its seed is in the command lines it prints.
+    fn new(length: Length) -> Self {
+        let now = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+        match length {
+            Length::Short => Self { times: 1, seed: 1 },
+            Length::Long => Self { times: 10, seed: now() },
+        }
+    }
 }
 
 impl Quint {
-    fn command_line(&self, length: Length) -> Vec<String> {
-        let times = match length {
-            Length::Short => 1,
-            Length::Long => 10,
-        };
-        let samples = self
-            .samples
-            .map(|samples| format!("--max-samples={}", samples * times));
-        ["--no-install", "quint"]
-            .iter()
-            .chain(self.args)
-            .map(|arg| (*arg).to_owned())
-            .chain(samples)
-            .collect()
+    fn command_line(&self, search: &Search, more: &[String]) -> Vec<String> {
+        let mut line: Vec<String> =
+            ["--no-install", "quint"].iter().chain(self.args).map(ToString::to_string).collect();
+        if let Some(walks) = self.walks {
+            line.extend([format!("--max-samples={}", walks * search.times), format!("--seed={}", search.seed)]);
+        }
+        line.extend_from_slice(more);
+        line
+    }
+
+    fn perform(&self, run: &Run, search: &Search, more: &[String]) -> Result<()> {
+        let call = Call::new(run, "npx", self.command_line(search, more)).in_folder("spec");
+        eprintln!("  {call}");
+        call.quiet()?;
+        Ok(())
     }
 }
 
-/// The traffic between model and code: the walks of the model, replayed against the journal.
-fn traffic(run: &Run) -> Result<()> {
-    if !run.root.join("crates/journal/tests/model.rs").exists() {
-        eprintln!("  no crates/journal/tests/model.rs: the model is NOT compared with the code");
-        return Ok(());
+/// The traffic between model and code, both ways, through a scratch folder.
+fn traffic(run: &Run, search: &Search) -> Result<()> {
+    let folder = run.root.join("target/traffic");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }
-    const ARGS: [&str; 8] = [
-        "test",
-        "-p",
-        "onward-journal",
-        "--locked",
-        "--test",
-        "model",
-        "--",
-        "--ignored",
-    ];
-    Call::new(run, "cargo", ARGS).shown()
+    fs::create_dir_all(folder.join("itf")).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = folder.display().to_string();
+    let traces = WALKS.walks.unwrap_or(1) * search.times;
+    WALKS.perform(run, search, &[format!("--n-traces={traces}"), format!("--out-itf={folder}/itf/{{seq}}.json")])?;
+    const REPLAY: &str = "test --package onward-journal --locked --test journal model:: -- --nocapture";
+    Call::new(run, "cargo", REPLAY.split(' '))
+        .with_environment("ONWARD_TRAFFIC_DIR", &folder)
+        .with_environment("ONWARD_SEED", &search.seed.to_string())
+        .shown()?;
+    SCRIPTS.perform(run, search, &[format!("{folder}/traffic.qnt")])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::QUINT;
+    use super::{QUINT, Search};
     use crate::run::Length;
 
     #[test]
-    fn a_long_run_takes_ten_times_the_samples() {
-        let last = QUINT.last().unwrap();
-        let short = last.command_line(Length::Short).join(" ");
-        let long = last.command_line(Length::Long).join(" ");
+    fn a_short_search_is_the_same_every_time_and_a_long_one_goes_further() {
+        let walk = QUINT.iter().find(|quint| quint.walks == Some(2_000)).unwrap();
+        let short = walk.command_line(&Search::new(Length::Short), &[]).join(" ");
         assert!(short.starts_with("--no-install quint run --backend=typescript "));
-        assert!(short.ends_with(" --max-samples=2000"));
-        assert!(long.ends_with(" --max-samples=20000"));
+        assert!(short.ends_with(" --max-samples=2000 --seed=1"));
+        let long = walk.command_line(&Search { seed: 7, ..Search::new(Length::Long) }, &["--x".to_owned()]).join(" ");
+        assert!(long.ends_with(" --max-samples=20000 --seed=7 --x"));
     }
 }

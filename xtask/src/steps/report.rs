@@ -9,24 +9,6 @@ const SLOW: Duration = Duration::from_secs(60);
 pub(crate) struct Timing {
     pub(crate) name: &'static str,
     pub(crate) took: Duration,
-    pub(crate) skipped: Option<&'static str>,
-}
-
-impl Timing {
-    pub(crate) fn sentence(&self) -> String {
-        match self.skipped {
-            Some(why) => format!("{} SKIPPED: {why}", self.name),
-            None => format!("{} passed in {}", self.name, seconds(self.took)),
-        }
-    }
-
-    fn mark(&self) -> &'static str {
-        match self.skipped {
-            Some(_) => "  skipped",
-            None if self.took >= SLOW => "  slow",
-            None => "",
-        }
-    }
 }
 
 pub(crate) fn seconds(duration: Duration) -> String {
@@ -39,7 +21,8 @@ pub(crate) fn table(timings: &[Timing], total: Duration) -> String {
     rows.sort_by_key(|timing| std::cmp::Reverse(timing.took));
     let mut text = String::new();
     for row in rows {
-        push_row(&mut text, row.name, row.took, row.mark());
+        let mark = if row.took >= SLOW { "  slow" } else { "" };
+        push_row(&mut text, row.name, row.took, mark);
     }
     push_row(&mut text, "total", total, "");
     text
@@ -57,30 +40,16 @@ mod tests {
     use super::{Timing, table};
 
     fn timing(name: &'static str, seconds: u64) -> Timing {
-        Timing {
-            name,
-            took: Duration::from_secs(seconds),
-            skipped: None,
-        }
+        Timing { name, took: Duration::from_secs(seconds) }
     }
 
     #[test]
-    fn the_table_is_sorted_and_marks_slow_and_skipped_steps() {
-        let absent = Timing {
-            skipped: Some("there is none"),
-            ..timing("bench", 0)
-        };
-        let timings = [
-            timing("fmt", 1),
-            absent,
-            timing("test", 60),
-            timing("docs", 59),
-        ];
+    fn the_table_is_sorted_and_marks_slow_steps() {
+        let timings = [timing("fmt", 1), timing("test", 60), timing("docs", 59)];
         let expected = "\
 test         60.0 s  slow
 docs         59.0 s
 fmt           1.0 s
-bench         0.0 s  skipped
 total       121.0 s
 ";
         assert_eq!(table(&timings, Duration::from_secs(121)), expected);

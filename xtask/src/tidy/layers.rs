@@ -24,11 +24,7 @@ const ENGINE: &str = "onward-engine";
 const API: &str = "onward-api";
 
 const fn layer(folder: &'static str, package: &'static str, uses: Uses) -> Layer {
-    Layer {
-        folder,
-        package,
-        uses,
-    }
+    Layer { folder, package, uses }
 }
 
 /// From the bottom up.
@@ -37,37 +33,13 @@ const LAYERS: &[Layer] = &[
     layer("crates/runs", RUNS, Uses::Only(&[])),
     layer("crates/dispatch", DISPATCH, Uses::Only(&[])),
     layer("crates/api", API, Uses::Only(&[])),
-    layer(
-        "crates/store",
-        STORE,
-        Uses::Only(&[JOURNAL, RUNS, DISPATCH]),
-    ),
-    layer(
-        "crates/store-sqlite",
-        "onward-store-sqlite",
-        Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH]),
-    ),
-    layer(
-        "crates/store-postgres",
-        "onward-store-postgres",
-        Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH]),
-    ),
+    layer("crates/store", STORE, Uses::Only(&[JOURNAL, RUNS, DISPATCH])),
+    layer("crates/store-sqlite", "onward-store-sqlite", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
+    layer("crates/store-postgres", "onward-store-postgres", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/wasm", WASM, Uses::Only(&[JOURNAL])),
-    layer(
-        "crates/engine",
-        ENGINE,
-        Uses::Only(&[JOURNAL, RUNS, DISPATCH, STORE, WASM]),
-    ),
-    layer(
-        "crates/server",
-        "onward-server",
-        Uses::Only(&[ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH]),
-    ),
-    layer(
-        "crates/sim",
-        "onward-sim",
-        Uses::Only(&[ENGINE, STORE, JOURNAL, RUNS, DISPATCH]),
-    ),
+    layer("crates/engine", ENGINE, Uses::Only(&[JOURNAL, RUNS, DISPATCH, STORE, WASM])),
+    layer("crates/server", "onward-server", Uses::Only(&[ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH])),
+    layer("crates/sim", "onward-sim", Uses::Only(&[ENGINE, STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/cli", "onward", Uses::Any),
     layer("benches", "onward-benches", Uses::Any),
     layer("fuzz", "onward-fuzz", Uses::Any),
@@ -82,10 +54,7 @@ fn check_manifest(manifest: &Manifest) -> Vec<Finding> {
     let Some(package) = manifest.package.as_deref() else {
         return Vec::new();
     };
-    let Some(layer) = LAYERS
-        .iter()
-        .find(|layer| layer.package == package && layer.folder == manifest.folder)
-    else {
+    let Some(layer) = LAYERS.iter().find(|layer| layer.package == package && layer.folder == manifest.folder) else {
         let what = format!(
             "package {package} in {} has no row in the table of layers: add it to xtask/src/tidy/layers.rs \
              and to ARCHITECTURE.md, or put it where its row says",

@@ -69,26 +69,16 @@ mod tests {
 
     #[test]
     fn a_type_with_an_empty_name_is_found() {
-        for name in [
-            "RunManager",
-            "Helper",
-            "StringUtils",
-            "CommonArgs",
-            "StoreImpl",
-        ] {
-            assert_eq!(
-                count("a.rs", &format!("pub(crate) struct {name};")),
-                1,
-                "{name}"
-            );
+        for name in ["RunManager", "Helper", "StringUtils", "CommonArgs", "StoreImpl"] {
+            assert_eq!(count("a.rs", &format!("pub(crate) struct {name};")), 1, "{name}");
         }
-        assert_eq!(
-            count(
-                "a.rs",
-                "trait QueueHelper {}\nenum Util {}\ntype Common = u8;"
-            ),
-            3
-        );
+        assert_eq!(count("a.rs", "trait QueueHelper {}\nenum Util {}\ntype Common = u8;"), 3);
+    }
+
+    #[test]
+    fn a_finding_names_the_name() {
+        let findings = say_something(&Tree::of(&[("a.rs", "struct RunManager;")]));
+        assert!(findings[0].what.starts_with("RunManager does not say"));
     }
 
     #[test]

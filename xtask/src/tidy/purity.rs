@@ -9,16 +9,7 @@ use crate::tidy::tree::{Finding, Tree};
 const PURE: [&str; 3] = ["crates/journal", "crates/runs", "crates/dispatch"];
 
 /// The external crates a pure crate may use: none of them does I/O for it or keeps a clock.
-const EXTERNAL: [&str; 8] = [
-    "crc32fast",
-    "jiff",
-    "minicbor",
-    "serde",
-    "serde_json",
-    "sha2",
-    "smallvec",
-    "thiserror",
-];
+const EXTERNAL: [&str; 8] = ["crc32fast", "jiff", "minicbor", "serde", "serde_json", "sha2", "smallvec", "thiserror"];
 
 const OUTSIDE_MODULES: [&str; 7] = ["fs", "net", "io", "env", "process", "thread", "*"];
 const OUTSIDE_CRATES: [&str; 4] = ["tokio", "rand", "getrandom", "fastrand"];
@@ -76,19 +67,14 @@ pub(crate) fn no_hash_order(tree: &Tree) -> Vec<Finding> {
 }
 
 fn mentions_in_pure(tree: &Tree) -> impl Iterator<Item = (&str, &Mention)> {
-    tree.rust()
-        .filter(|(file, ..)| is_pure_source(&file.path))
-        .flat_map(|(file, _, outline)| {
-            let path = file.path.as_str();
-            outline.mentions.iter().map(move |it| (path, it))
-        })
+    tree.rust().filter(|(file, ..)| is_pure_source(&file.path)).flat_map(|(file, _, outline)| {
+        let path = file.path.as_str();
+        outline.mentions.iter().map(move |it| (path, it))
+    })
 }
 
 fn is_pure_source(path: &str) -> bool {
-    PURE.iter().any(|folder| {
-        path.strip_prefix(folder)
-            .is_some_and(|rest| rest.starts_with("/src/"))
-    })
+    PURE.iter().any(|folder| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with("/src/")))
 }
 
 fn reaches_outside(mention: &Mention) -> bool {
@@ -97,17 +83,12 @@ fn reaches_outside(mention: &Mention) -> bool {
     let printed = mention.form == Form::MacroCall && OUTSIDE_MACROS.contains(&name);
     let from_std = matches!(segments[..], ["std", module, ..] if OUTSIDE_MODULES.contains(&module));
     let from_crate = matches!(segments[..], [first, _, ..] if OUTSIDE_CRATES.contains(&first));
-    let called = segments
-        .windows(2)
-        .any(|pair| OUTSIDE_CALLS.iter().any(|call| call == pair));
+    let called = segments.windows(2).any(|pair| OUTSIDE_CALLS.iter().any(|call| call == pair));
     printed || from_std || from_crate || called || has_segment(mention, &OUTSIDE_TYPES)
 }
 
 fn has_segment(mention: &Mention, names: &[&str]) -> bool {
-    mention
-        .segments
-        .iter()
-        .any(|segment| names.contains(&segment.as_str()))
+    mention.segments.iter().any(|segment| names.contains(&segment.as_str()))
 }
 
 fn written(mention: &Mention) -> String {
@@ -133,10 +114,7 @@ mod tests {
 
     #[test]
     fn a_pure_crate_may_not_read_the_clock() {
-        assert_eq!(
-            outside("fn f() { let t = std::time::SystemTime::now(); }"),
-            1
-        );
+        assert_eq!(outside("fn f() { let t = std::time::SystemTime::now(); }"), 1);
         assert_eq!(outside("use std::time::{Duration, Instant};"), 1);
         assert_eq!(outside("fn f() { jiff::Timestamp::now(); }"), 1);
     }
@@ -151,6 +129,14 @@ mod tests {
     #[test]
     fn a_pure_crate_may_not_draw_lots_or_wait() {
         assert_eq!(outside("fn f() { rand::random(); tokio::spawn(x); }"), 2);
+    }
+
+    #[test]
+    fn a_finding_names_what_was_used() {
+        let findings = no_outside_world(&journal("fn f() {\n dbg!(1);\n std::env::args(); }"));
+        assert!(findings[0].what.starts_with("dbg! reaches"));
+        assert!(findings[1].what.starts_with("std::env::args reaches"));
+        assert_eq!((findings[0].line, findings[1].line), (2, 3));
     }
 
     #[test]

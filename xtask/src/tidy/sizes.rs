@@ -40,11 +40,7 @@ pub(crate) fn stay_small(tree: &Tree) -> Vec<Finding> {
         }
     }
     for (name, oversize) in &oversizes {
-        findings.extend(check_size(
-            name,
-            oversize,
-            allowed.get(name.as_str()).copied(),
-        ));
+        findings.extend(check_size(name, oversize, allowed.get(name.as_str()).copied()));
     }
     findings
 }
@@ -78,12 +74,7 @@ fn oversizes(tree: &Tree) -> BTreeMap<String, Oversize> {
                 found.insert(name, oversize);
             }
         };
-        let whole = Oversize {
-            path: file.path.clone(),
-            line: 1,
-            lines: text.lines().count(),
-            limit: FILE_LINES_MAX,
-        };
+        let whole = Oversize { path: file.path.clone(), line: 1, lines: text.lines().count(), limit: FILE_LINES_MAX };
         note(file.path.clone(), whole);
         for function in &outline.functions {
             let part = Oversize {
@@ -112,14 +103,12 @@ fn parse_entry(line: usize, text: &str) -> Result<Option<Entry<'_>>, Finding> {
 
 fn check_entry(entry: &Entry<'_>, oversizes: &BTreeMap<String, Oversize>) -> Option<Finding> {
     let what = match oversizes.get(entry.name) {
-        None => format!(
-            "{} is within the limit or gone: remove the entry with `cargo xtask tidy --ratchet`",
-            entry.name
-        ),
-        Some(today) if today.lines < entry.lines => format!(
-            "{} has {} lines now: lower the entry with `cargo xtask tidy --ratchet`",
-            entry.name, today.lines
-        ),
+        None => {
+            format!("{} is within the limit or gone: remove the entry with `cargo xtask tidy --ratchet`", entry.name)
+        }
+        Some(today) if today.lines < entry.lines => {
+            format!("{} has {} lines now: lower the entry with `cargo xtask tidy --ratchet`", entry.name, today.lines)
+        }
         Some(_) => return None,
     };
     Some(Finding::new(RATCHET, entry.line, what))
@@ -149,10 +138,7 @@ mod tests {
 
     /// A function of that many lines, after one other line.
     fn function(lines: usize) -> String {
-        format!(
-            "//! X.\nfn long() {{\n{}}}\n",
-            "    x();\n".repeat(lines - 2)
-        )
+        format!("//! X.\nfn long() {{\n{}}}\n", "    x();\n".repeat(lines - 2))
     }
 
     fn findings(source: &str, ratchet: &str) -> Vec<String> {
@@ -170,9 +156,17 @@ mod tests {
     fn a_function_over_the_limit_is_found_where_it_begins() {
         let found = findings(&function(71), "");
         assert_eq!(found.len(), 1);
-        assert!(
-            found[0].starts_with("crates/cli/src/x.rs:2: A6: crates/cli/src/x.rs::long has 71")
-        );
+        assert!(found[0].starts_with("crates/cli/src/x.rs:2: A6: crates/cli/src/x.rs::long has 71"));
+    }
+
+    #[test]
+    fn of_two_functions_with_one_name_the_longer_counts() {
+        for lengths in [[80, 90], [90, 80]] {
+            let source = lengths.map(function).concat().replace("//! X.", "");
+            let found = findings(&source, "");
+            assert_eq!(found.len(), 1);
+            assert!(found[0].contains("::long has 90 lines"));
+        }
     }
 
     #[test]
@@ -204,9 +198,6 @@ mod tests {
             ("d.rs", &function(80)),
         ]);
         let before = "# Kept.\na.rs::long 80\nb.rs::long 85\nc.rs::long 72\n";
-        assert_eq!(
-            lowered(before, &tree),
-            "# Kept.\na.rs::long 75\nb.rs::long 85\n"
-        );
+        assert_eq!(lowered(before, &tree), "# Kept.\na.rs::long 75\nb.rs::long 85\n");
     }
 }

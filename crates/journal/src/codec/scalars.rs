@@ -7,89 +7,41 @@ use minicbor::encode::{self, Encode, Encoder, Write};
 
 use crate::{ComponentDigest, ErrorKind, Factor, Jitter, Payload, Text, Timestamp};
 
-impl<C> Encode<C> for Text {
-    fn encode<W: Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
-        e.str(self)?.ok()
-    }
+/// How a type is written and read: `Type: write |encoder, value|, read |decoder|`.
+macro_rules! scalar {
+    ($type:ty: write |$e:ident, $value:ident| $write:expr, read |$d:ident| $read:expr) => {
+        impl<C> Encode<C> for $type {
+            fn encode<W: Write>(&self, $e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
+                let $value = self;
+                $write?.ok()
+            }
+        }
+
+        impl<'b, C> Decode<'b, C> for $type {
+            fn decode($d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+                $read
+            }
+        }
+    };
 }
 
-impl<'b, C> Decode<'b, C> for Text {
-    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
-        Ok(Self::from(d.str()?))
-    }
-}
-
-impl<C> Encode<C> for Payload {
-    fn encode<W: Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
-        e.str(self.as_str())?.ok()
-    }
-}
-
-impl<'b, C> Decode<'b, C> for Payload {
-    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
-        Self::parse(d.str()?).map_err(decode::Error::custom)
-    }
-}
-
-impl<C> Encode<C> for ErrorKind {
-    fn encode<W: Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
-        e.str(self.as_str())?.ok()
-    }
-}
-
-impl<'b, C> Decode<'b, C> for ErrorKind {
-    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
-        d.str()?.parse().map_err(decode::Error::custom)
-    }
-}
-
-impl<C> Encode<C> for Timestamp {
-    fn encode<W: Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
-        e.i64(self.as_micros())?.ok()
-    }
-}
-
-impl<'b, C> Decode<'b, C> for Timestamp {
-    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
-        Self::from_micros(d.i64()?).ok_or_else(|| decode::Error::message("timestamp out of range"))
-    }
-}
-
-impl<C> Encode<C> for ComponentDigest {
-    fn encode<W: Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
-        e.bytes(self.as_bytes())?.ok()
-    }
-}
-
-impl<'b, C> Decode<'b, C> for ComponentDigest {
-    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
-        d.bytes()?.try_into().map(Self::from_bytes).map_err(decode::Error::custom)
-    }
-}
-
-impl<C> Encode<C> for Factor {
-    fn encode<W: Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
-        e.u32(self.as_permille())?.ok()
-    }
-}
-
-impl<'b, C> Decode<'b, C> for Factor {
-    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
-        Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("factor out of range"))
-    }
-}
-
-impl<C> Encode<C> for Jitter {
-    fn encode<W: Write>(&self, e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
-        e.u32(self.as_permille())?.ok()
-    }
-}
-
-impl<'b, C> Decode<'b, C> for Jitter {
-    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
-        Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("jitter out of range"))
-    }
-}
+scalar!(Text: write |e, text| e.str(text), read |d| d.str().map(Self::from));
+scalar!(Payload: write |e, payload| e.str(payload.as_str()), read |d| {
+    Self::parse(d.str()?).map_err(decode::Error::custom)
+});
+scalar!(ErrorKind: write |e, kind| e.str(kind.as_str()), read |d| d.str()?.parse().map_err(decode::Error::custom));
+scalar!(ComponentDigest: write |e, digest| e.bytes(digest.as_bytes()), read |d| {
+    d.bytes()?.try_into().map(Self::from_bytes).map_err(decode::Error::custom)
+});
+scalar!(Timestamp: write |e, at| e.i64(at.as_micros()), read |d| {
+    Self::from_micros(d.i64()?).ok_or_else(|| decode::Error::message("timestamp out of range"))
+});
+scalar!(Factor: write |e, factor| e.u32(factor.as_permille()), read |d| {
+    Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("factor out of range"))
+});
+scalar!(Jitter: write |e, jitter| e.u32(jitter.as_permille()), read |d| {
+    Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("jitter out of range"))
+});
 
 /// Bytes that events share.
 pub(crate) mod shared_bytes {

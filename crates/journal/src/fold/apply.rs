@@ -144,23 +144,14 @@ impl Fold {
         }
     }
 
-    /// Takes a result out of a set. What was taken is skipped later rather than searched for now.
+    /// Takes a result out of a set. Members stay listed and are skipped later rather than searched for now.
     fn take(&mut self, set: &JoinSetId, id: &PromiseId) {
         self.fly(id, |invoke| invoke.consumed = true);
-        let Some(index) = self.set_index(set) else {
-            return;
-        };
-        let Some(set) = self.sets.get_mut(index as usize) else {
-            return;
-        };
+        let Some(index) = self.set_index(set) else { return };
+        let Some(set) = self.sets.get_mut(index as usize) else { return };
         set.awaited += 1;
-        let slots = &self.slots;
-        let is_taken = |number: &u32| is_taken(slots, *number);
-        while set.ready.front().is_some_and(is_taken) {
+        while set.ready.front().is_some_and(|number| is_taken(&self.slots, *number)) {
             set.ready.pop_front();
-        }
-        if set.members.len() >= 2 * (set.submitted - set.awaited) as usize {
-            set.members.retain(|number| !is_taken(number));
         }
     }
 

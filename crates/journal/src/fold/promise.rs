@@ -92,7 +92,7 @@ pub struct JoinSet {
     pub submitted: u32,
     /// How many results were taken.
     pub awaited: u32,
-    /// Child numbers of the members, those already taken perhaps still among them.
+    /// Child numbers of all members.
     pub(super) members: Vec<u32>,
     /// Members that completed, in that order, those already taken perhaps still among them.
     pub(super) ready: VecDeque<u32>,

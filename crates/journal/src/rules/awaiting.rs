@@ -16,14 +16,10 @@ pub(crate) fn ids_distinct(_: &Fold, event: &JournalEvent) -> Option<String> {
     (!is_distinct(waiting_on)).then(|| "the await names a promise twice".to_owned())
 }
 
-/// Ids come in the order of allocation as a rule, so the sort is rare.
 fn is_distinct(ids: &[PromiseId]) -> bool {
-    if ids.is_sorted_by(|a, b| a < b) {
-        return true;
-    }
     let mut sorted: Vec<&PromiseId> = ids.iter().collect();
     sorted.sort_unstable();
-    sorted.is_sorted_by(|a, b| a < b)
+    sorted.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 pub(crate) fn ids_exist(fold: &Fold, event: &JournalEvent) -> Option<String> {

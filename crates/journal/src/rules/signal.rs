@@ -47,14 +47,12 @@ pub(crate) fn await_is_consistent(fold: &Fold, event: &JournalEvent) -> Option<S
         Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(name) } => (waiting_on.len() != 1)
             .then(|| format!("a wait for signal {name:?} names {} promises instead of one", waiting_on.len())),
         Event::SignalReceived { promise_id, signal_name, .. } => {
-            let wait = fold.wait()?;
-            if matches!(wait.kind, AwaitKind::Signal(_)) && !fold.is_awaited(promise_id) {
+            let waits_for_signal = fold.wait().is_some_and(|wait| matches!(wait.kind, AwaitKind::Signal(_)));
+            if waits_for_signal && !fold.is_awaited(promise_id) {
                 return Some(format!("{} is not the promise that the wait for a signal names", fold.show(promise_id)));
             }
-            let Some(Promise::Signal { name, .. }) = fold.promise(promise_id) else {
-                return None;
-            };
-            (name != signal_name)
+            let Some(Promise::Signal { name, received }) = fold.promise(promise_id) else { return None };
+            ((waits_for_signal || !received) && name != signal_name)
                 .then(|| format!("{} waits for signal {name:?}, not {signal_name:?}", fold.show(promise_id)))
         }
         _ => None,

@@ -129,6 +129,14 @@ breakers! {
         delivered("stop", 1, 0), received(0, "stop", 1, 0)
     ];
 
+    CF4 => a_satisfied_wait_keeps_its_name: [
+        started(), awaiting_signal(0, "go"), delivered("go", 1, 0), received(0, "go", 1, 0), delivered("stop", 1, 0),
+        received(0, "stop", 1, 0)
+    ];
+    CF4 => an_interrupted_wait_keeps_its_name: [
+        started(), awaiting_signal(0, "go"), cancel_requested(), delivered("stop", 1, 0), received(0, "stop", 1, 0)
+    ];
+
     JS1 => a_set_that_was_never_created_takes_no_member: [started(), scheduled(0), submitted(1, 0)];
     JS1 => an_invoke_is_not_a_set: [started(), scheduled(0), scheduled(1), submitted(0, 1)];
     JS2 => a_set_that_gave_a_result_takes_no_member: [
@@ -318,6 +326,15 @@ fn the_same_error_of_another_kind_is_another_result() {
     };
     judge(&journal(ErrorKind::Timeout)).unwrap();
     assert_eq!(judge(&journal(ErrorKind::Trap)).unwrap_err().rule, Rule::H3);
+}
+
+#[test]
+fn awaited_ids_may_stand_in_any_order() {
+    let kinds = [AwaitKind::Any, AwaitKind::All];
+    for (kind, order) in kinds.into_iter().flat_map(|kind| [[0, 1, 2], [2, 1, 0], [1, 2, 0]].map(|o| (kind.clone(), o)))
+    {
+        judge(&record(&[started(), timer(0), timer(1), timer(2), awaiting(kind, &order)])).unwrap();
+    }
 }
 
 #[test]

@@ -240,6 +240,26 @@ fn a_join_set_gives_results_in_the_order_of_completion() {
 }
 
 #[test]
+fn a_join_set_waits_for_what_is_left() {
+    let mut dialogue = Dialogue::begin();
+    dialogue.ask(Command::CreateJoinSet);
+    for number in 1..=4 {
+        dialogue.ask(schedule(None)).ask(Command::Submit { set: set(0), promise: promise(number) });
+    }
+    dialogue.ask(start(3)).ask(finish(3, 33)).ask(start(2)).ask(finish(2, 22)).ask(start(1)).ask(finish(1, 11));
+    dialogue.said.clear();
+    for _ in 0..4 {
+        dialogue.ask(Command::Next { set: set(0) });
+    }
+    dialogue.says(&expect![[r#"
+        JoinSetAwaited("root.0", "root.3", Ok(33)) → Running
+        JoinSetAwaited("root.0", "root.2", Ok(22)) → Running
+        JoinSetAwaited("root.0", "root.1", Ok(11)) → Running
+        ExecutionAwaiting(["root.4"], Any) → Blocked
+    "#]]);
+}
+
+#[test]
 fn a_satisfied_await_records_nothing() {
     let mut dialogue = Dialogue::begin();
     dialogue.ask(schedule(None)).ask(start(0)).ask(finish(0, 1)).ask(schedule(None)).ask(Command::ReadClock);

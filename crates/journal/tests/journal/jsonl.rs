@@ -111,50 +111,55 @@ fn what_the_rules_forbid_is_still_readable() {
     assert_eq!(judge(&events).unwrap_err().rule, Rule::H4);
 }
 
+/// Lines that cannot be read, each for another reason.
+fn unreadable() -> Vec<String> {
+    let promise = r#""promise_id":"root.0""#;
+    let http = |policy: &str| {
+        let fields = r#""kind":"http","function_name":"f","input":1,"retry_policy""#;
+        line("InvokeScheduled", &format!("{promise},{fields}:{policy}"))
+    };
+    let completed = |result: &str| line("InvokeCompleted", &format!(r#"{promise},"attempt":1,"result":{result}"#));
+    vec![
+        String::new(),
+        "[]".to_owned(),
+        "{".to_owned(),
+        r#"{"sequence":0}"#.to_owned(),
+        r#"{"sequence":-1}"#.to_owned(),
+        r#"{"sequence":0,"sequence":0}"#.to_owned(),
+        line("InvokeFailed", ""),
+        line("TimerFired", ""),
+        line("TimerFired", r#""promise_id":7"#),
+        line("TimerFired", r#""promise_id":"root.x""#),
+        line("TimerFired", &format!(r#""promise_id":"root{}""#, ".0".repeat(65))),
+        line("InvokeStarted", &format!(r#"{promise},"attempt":1.5"#)),
+        completed("{}"),
+        completed("[1]"),
+        completed(r#"{"err":["trap"]}"#),
+        completed(r#"{"ok":1,"err":"x"}"#),
+        completed(r#"{"err":{"kind":""}}"#),
+        line("InvokeScheduled", &format!(r#"{promise},"kind":"grpc""#)),
+        http(r#"{"factor":0.5}"#),
+        http(r#"{"factor":1000.1}"#),
+        http(r#"{"jitter":-0.0001}"#),
+        http(r#"{"jitter":1.1}"#),
+        http(r#"{"max_attempts":0}"#),
+        http(r#"{"non_retryable_kinds":[""]}"#),
+        line("RandomGenerated", &format!(r#"{promise},"value":"abc""#)),
+        line("TimerScheduled", &format!(r#"{promise},"duration_ms":1,"fire_at":"soon""#)),
+        line("TimerScheduled", &format!(r#"{promise},"duration_ms":1,"fire_at":9223372036854775807"#)),
+        line("ExecutionAwaiting", r#""waiting_on":["root.0"],"kind":"signal""#),
+        line("ExecutionAwaiting", r#""waiting_on":["root.0"],"kind":"some""#),
+        line("ExecutionAwaiting", r#""waiting_on":"root.0","kind":"any""#),
+        line("ExecutionStarted", r#""component_digest":"abc","input":1"#),
+        line("ExecutionCompleted", ""),
+        line("ExecutionFailed", r#""error":{"message":"no kind"}"#),
+        line("SignalDelivered", r#""signal_name":"go","payload":1,"delivery_id":"1""#),
+    ]
+}
+
 #[test]
 fn errors_name_the_field_and_what_was_expected() {
-    let promise = r#""promise_id":"root.0""#;
-    let mut told = String::new();
-    for text in [
-        "",
-        "[]",
-        "{",
-        r#"{"sequence":0}"#,
-        r#"{"sequence":-1}"#,
-        r#"{"sequence":0,"sequence":0}"#,
-        &line("InvokeFailed", ""),
-        &line("TimerFired", ""),
-        &line("TimerFired", r#""promise_id":7"#),
-        &line("TimerFired", r#""promise_id":"root.x""#),
-        &line("TimerFired", &format!(r#""promise_id":"root{}""#, ".0".repeat(65))),
-        &line("InvokeStarted", &format!(r#"{promise},"attempt":1.5"#)),
-        &line("InvokeCompleted", &format!(r#"{promise},"attempt":1,"result":{{}}"#)),
-        &line("InvokeCompleted", &format!(r#"{promise},"attempt":1,"result":[1]"#)),
-        &line("InvokeCompleted", &format!(r#"{promise},"attempt":1,"result":{{"err":["trap"]}}"#)),
-        &line("InvokeCompleted", &format!(r#"{promise},"attempt":1,"result":{{"ok":1,"err":"x"}}"#)),
-        &line("InvokeCompleted", &format!(r#"{promise},"attempt":1,"result":{{"err":{{"kind":""}}}}"#)),
-        &line("InvokeScheduled", &format!(r#"{promise},"kind":"grpc""#)),
-        &line(
-            "InvokeScheduled",
-            &format!(r#"{promise},"kind":"http","function_name":"f","input":1,"retry_policy":{{"factor":0.5}}"#),
-        ),
-        &line(
-            "InvokeScheduled",
-            &format!(r#"{promise},"kind":"http","function_name":"f","input":1,"retry_policy":{{"max_attempts":0}}"#),
-        ),
-        &line("RandomGenerated", &format!(r#"{promise},"value":"abc""#)),
-        &line("TimerScheduled", &format!(r#"{promise},"duration_ms":1,"fire_at":"soon""#)),
-        &line("ExecutionAwaiting", r#""waiting_on":["root.0"],"kind":"signal""#),
-        &line("ExecutionAwaiting", r#""waiting_on":["root.0"],"kind":"some""#),
-        &line("ExecutionAwaiting", r#""waiting_on":"root.0","kind":"any""#),
-        &line("ExecutionStarted", r#""component_digest":"abc","input":1"#),
-        &line("ExecutionCompleted", ""),
-        &line("ExecutionFailed", r#""error":{"message":"no kind"}"#),
-        &line("SignalDelivered", r#""signal_name":"go","payload":1,"delivery_id":"1""#),
-    ] {
-        told += &complaint(text);
-        told += "\n";
-    }
+    let told: String = unreadable().iter().map(|text| complaint(text) + "\n").collect();
     expect![[r#"
         not a journal event: expected one JSON object: it begins with something else
         not a journal event: expected one JSON object: it begins with something else
@@ -175,9 +180,14 @@ fn errors_name_the_field_and_what_was_expected() {
         InvokeCompleted: field `result` is {"err":{"kind":""}}: expected {"ok": VALUE} or {"err": {"kind": …, "message": …}}
         InvokeScheduled: field `kind` is "grpc": expected "function" or "http"
         InvokeScheduled: field `retry_policy` is {"factor":0.5}: expected an object with max_attempts (from 1, or null for no limit), initial_interval_ms, max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms
+        InvokeScheduled: field `retry_policy` is {"factor":1000.1}: expected an object with max_attempts (from 1, or null for no limit), initial_interval_ms, max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms
+        InvokeScheduled: field `retry_policy` is {"jitter":-0.0001}: expected an object with max_attempts (from 1, or null for no limit), initial_interval_ms, max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms
+        InvokeScheduled: field `retry_policy` is {"jitter":1.1}: expected an object with max_attempts (from 1, or null for no limit), initial_interval_ms, max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms
         InvokeScheduled: field `retry_policy` is {"max_attempts":0}: expected an object with max_attempts (from 1, or null for no limit), initial_interval_ms, max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms
+        InvokeScheduled: field `retry_policy` is {"non_retryable_kinds":[""]}: expected an object with max_attempts (from 1, or null for no limit), initial_interval_ms, max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms
         RandomGenerated: field `value` is "abc": expected a string of hex digits
         TimerScheduled: field `fire_at` is "soon": expected an RFC 3339 instant such as "2026-03-01T12:00:00Z"
+        TimerScheduled: field `fire_at` is 9223372036854775807: expected an RFC 3339 instant such as "2026-03-01T12:00:00Z"
         ExecutionAwaiting: field `signal_name` is missing: expected a string
         ExecutionAwaiting: field `kind` is "some": expected "single", "any", "all" or "signal"
         ExecutionAwaiting: field `waiting_on` is "root.0": expected a list of promise ids

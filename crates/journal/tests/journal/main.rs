@@ -8,6 +8,7 @@ mod commands;
 mod exhaustive;
 mod invariants_page;
 mod jsonl;
+mod model;
 mod oracle;
 mod properties;
 mod script;

@@ -336,15 +336,16 @@ fn consumed(before: History<'_>, name: &str) -> Vec<u64> {
 fn await_signal_is_consistent(before: History<'_>, last: &JournalEvent) -> bool {
     match &last.event {
         Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(_) } => waiting_on.len() == 1,
-        Event::SignalReceived { promise_id, signal_name, .. } => match open_await(before) {
-            Some(Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(name) }) => {
-                waiting_on.contains(promise_id) && name == signal_name
-            }
-            Some(_) if is_waited_for(before, promise_id) => {
-                awaited_signal_name(before, promise_id).is_none_or(|name| name == &**signal_name)
-            }
-            _ => true,
-        },
+        Event::SignalReceived { promise_id, signal_name, .. } => {
+            let is_the_awaited = match open_await(before) {
+                Some(Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(name) }) => {
+                    waiting_on.contains(promise_id) && name == signal_name
+                }
+                _ => true,
+            };
+            let name = awaited_signal_name(before, promise_id).filter(|_| is_pending_signal(before, promise_id));
+            is_the_awaited && name.is_none_or(|name| name == &**signal_name)
+        }
         _ => true,
     }
 }

@@ -1,0 +1,416 @@
+//! Traffic between the model in `spec/` and the code, both ways, refusals and their reasons included.
+//!
+//! Model to code: traces of the model, in which legal and illegal events are tried, are replayed through the fold. A corpus
+//! of them is kept in `spec/traces`; `cargo xtask model` makes fresh ones in the folder `ONWARD_TRAFFIC_DIR`, and with
+//! `UPDATE_EXPECT=1` they replace the corpus.
+//!
+//! Code to model: journals made here, with illegal events among them, are written into the same folder as a Quint test,
+//! with the verdict of the code beside each event; `cargo xtask model` has Quint judge them.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use onward_journal::{AwaitKind, Enforced, Event, Fold, INVARIANTS, JournalEvent, Promise, Rule, Timestamp};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use serde_json::Value;
+
+use super::script::*;
+
+const SPEC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec");
+
+/// The rules that the model leaves out: ids of other executions, and retry policies.
+const NOT_MODELLED: [Rule; 2] = [Rule::ID1, Rule::H13];
+
+/// An event as the model has it: a flat record, -1 or empty where a field does not apply.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Record {
+    tag: String,
+    seq: i64,
+    pid: i64,
+    set: i64,
+    attempt: i64,
+    value: i64,
+    ok: bool,
+    signal: String,
+    delivery: i64,
+    waiting: Vec<i64>,
+    kind: String,
+}
+
+/// An event that was tried, and what came of it: the rule that refused it or nothing, and the state then.
+#[derive(Clone, PartialEq, Debug)]
+struct Step {
+    record: Record,
+    answer: String,
+    status: String,
+}
+
+impl Record {
+    fn from_itf(value: &Value) -> Self {
+        let int = |name: &str| integer(&value[name]);
+        let text = |name: &str| value[name].as_str().unwrap().to_owned();
+        Self {
+            tag: text("tag"),
+            seq: int("seq"),
+            pid: int("pid"),
+            set: int("set"),
+            attempt: int("attempt"),
+            value: int("value"),
+            ok: value["ok"].as_bool().unwrap(),
+            signal: text("signal"),
+            delivery: int("delivery"),
+            waiting: value["waiting"].as_array().unwrap().iter().map(integer).collect(),
+            kind: text("kind"),
+        }
+    }
+
+    /// The event it stands for.
+    fn event(&self) -> JournalEvent {
+        let Self { attempt, value, delivery, signal, .. } = self;
+        let (pid, of_set) = (self.pid as u32, self.set as u32);
+        let (attempt, value, delivery) = (*attempt as u32, *value as u32, *delivery as u64);
+        let result = if self.ok { Ok(payload(value)) } else { Err(error(&value.to_string())) };
+        let waiting: Vec<u32> = self.waiting.iter().map(|number| *number as u32).collect();
+        let event = match self.tag.as_str() {
+            "ExecutionStarted" => started(),
+            "ExecutionCompleted" => complete(),
+            "ExecutionFailed" => fail(),
+            "CancelRequested" => cancel_requested(),
+            "ExecutionCancelled" => cancelled(),
+            "InvokeScheduled" => scheduled(pid),
+            "InvokeStarted" => attempted(pid, attempt),
+            "InvokeCompleted" => Event::InvokeCompleted { promise_id: promise(pid), result, attempt },
+            "InvokeRetrying" => retrying(pid, attempt),
+            "RandomGenerated" => random(pid),
+            "TimeRecorded" => clock(pid),
+            "TimerScheduled" => timer(pid),
+            "TimerFired" => fired(pid),
+            "SignalDelivered" => delivered(signal, delivery, value),
+            "SignalReceived" => received(pid, signal, delivery, value),
+            "ExecutionAwaiting" => awaiting(self.await_kind(), &waiting),
+            "ExecutionResumed" => resumed(),
+            "JoinSetCreated" => created(of_set),
+            "JoinSetSubmitted" => submitted(of_set, pid),
+            "JoinSetAwaited" => taken_result(of_set, pid, result),
+            other => panic!("the model has an event {other}"),
+        };
+        JournalEvent { sequence: self.seq as u64, timestamp: Timestamp::EPOCH, event }
+    }
+
+    fn await_kind(&self) -> AwaitKind {
+        match self.kind.as_str() {
+            "single" => AwaitKind::Single,
+            "any" => AwaitKind::Any,
+            "all" => AwaitKind::All,
+            _ => AwaitKind::Signal(self.signal.as_str().into()),
+        }
+    }
+
+    /// As a Quint expression.
+    fn quint(&self) -> String {
+        let Self { tag, seq, pid, set, attempt, value, ok, signal, delivery, waiting, kind } = self;
+        format!(
+            "{{ tag: \"{tag}\", seq: {seq}, pid: {pid}, set: {set}, attempt: {attempt}, value: {value}, ok: {ok}, \
+             signal: \"{signal}\", delivery: {delivery}, waiting: {waiting:?}, kind: \"{kind}\" }}"
+        )
+    }
+
+    /// As few words, for the corpus.
+    fn write(&self) -> String {
+        let mut words = self.tag.clone();
+        let numbers = [("seq", self.seq), ("pid", self.pid), ("set", self.set), ("attempt", self.attempt)];
+        for (name, number) in numbers.into_iter().chain([("value", self.value), ("delivery", self.delivery)]) {
+            if number != -1 {
+                write!(words, " {name}={number}").unwrap();
+            }
+        }
+        for (name, text) in [("signal", &self.signal), ("kind", &self.kind)] {
+            if !text.is_empty() {
+                write!(words, " {name}={text}").unwrap();
+            }
+        }
+        let waiting: Vec<String> = self.waiting.iter().map(ToString::to_string).collect();
+        words + &format!(" waiting={} ok={}", waiting.join(","), self.ok)
+    }
+
+    fn read(words: &str) -> Self {
+        let (tag, fields) = words.split_once(' ').unwrap();
+        let mut record = Self {
+            tag: tag.to_owned(),
+            seq: -1,
+            pid: -1,
+            set: -1,
+            attempt: -1,
+            value: -1,
+            delivery: -1,
+            ..Self::default()
+        };
+        for (name, text) in fields.split(' ').map(|field| field.split_once('=').unwrap()) {
+            let number = || text.parse().unwrap();
+            match name {
+                "seq" => record.seq = number(),
+                "pid" => record.pid = number(),
+                "set" => record.set = number(),
+                "attempt" => record.attempt = number(),
+                "value" => record.value = number(),
+                "delivery" => record.delivery = number(),
+                "signal" => text.clone_into(&mut record.signal),
+                "kind" => text.clone_into(&mut record.kind),
+                "ok" => record.ok = text == "true",
+                _ => record.waiting = text.split_terminator(',').map(|number| number.parse().unwrap()).collect(),
+            }
+        }
+        record
+    }
+}
+
+fn integer(value: &Value) -> i64 {
+    value["#bigint"].as_str().map_or_else(|| value.as_i64().unwrap(), |digits| digits.parse().unwrap())
+}
+
+/// The steps of a trace that Quint wrote; the first state is the one before any event.
+fn trace_from_itf(text: &str) -> Vec<Step> {
+    let trace: Value = serde_json::from_str(text).unwrap();
+    let steps = trace["states"].as_array().unwrap().iter().skip(1).map(|state| Step {
+        record: Record::from_itf(&state["last"]),
+        answer: state["answer"].as_str().unwrap().to_owned(),
+        status: state["status"].as_str().unwrap().to_owned(),
+    });
+    // A trace that reached its end may stutter: nothing was tried.
+    steps.filter(|step| !step.record.tag.is_empty()).collect()
+}
+
+fn corpus() -> Vec<Vec<Step>> {
+    let text = fs::read_to_string(format!("{SPEC}/traces/probe.txt")).unwrap();
+    let read = |line: &str| {
+        let (words, outcome) = line.split_once(" -> ").unwrap();
+        let (status, answer) = outcome.split_once(' ').unwrap_or((outcome, ""));
+        Step { record: Record::read(words), answer: answer.to_owned(), status: status.to_owned() }
+    };
+    text.trim().split("\n\n").map(|trace| trace.lines().map(read).collect()).collect()
+}
+
+fn write_corpus(traces: &[Vec<Step>]) {
+    let mut text = String::new();
+    for trace in traces {
+        for Step { record, answer, status } in trace {
+            let line = format!("{} -> {status} {answer}", record.write());
+            writeln!(text, "{}", line.trim_end()).unwrap();
+        }
+        text.push('\n');
+    }
+    fs::create_dir_all(format!("{SPEC}/traces")).unwrap();
+    fs::write(format!("{SPEC}/traces/probe.txt"), text).unwrap();
+}
+
+/// Where traffic is exchanged; a scratch folder of cargo's if nobody cares.
+fn traffic_folder() -> PathBuf {
+    PathBuf::from(std::env::var_os("ONWARD_TRAFFIC_DIR").unwrap_or(env!("CARGO_TARGET_TMPDIR").into()))
+}
+
+/// Fresh traces, if somebody made some.
+fn fresh() -> Vec<Vec<Step>> {
+    let folder = traffic_folder().join("itf");
+    if !folder.exists() {
+        return Vec::new();
+    }
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.iter().map(|path| trace_from_itf(&fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Replays a trace through the fold and says which rules refused something.
+fn replay(trace: &[Step]) -> BTreeSet<String> {
+    let mut fold = Fold::new(own());
+    let mut refusals = BTreeSet::new();
+    for step in trace {
+        let event = step.record.event();
+        let answer = fold.check(&event).err().map_or("", |violation| violation.rule.id());
+        assert_eq!(answer, step.answer, "{step:?} in {trace:#?}");
+        if answer.is_empty() {
+            fold.apply(&event);
+        } else {
+            refusals.insert(answer.to_owned());
+        }
+        assert_eq!(fold.state().map_or("New".to_owned(), |state| state.to_string()), step.status, "{step:?}");
+    }
+    refusals
+}
+
+#[test]
+fn traces_of_the_model_replay_through_the_code() {
+    let fresh = fresh();
+    if !fresh.is_empty() && std::env::var_os("UPDATE_EXPECT").is_some() {
+        write_corpus(&fresh);
+    }
+    let corpus = corpus();
+    let refusals: BTreeSet<String> = corpus.iter().chain(&fresh).flat_map(|trace| replay(trace)).collect();
+    let steps: usize = corpus.iter().chain(&fresh).map(Vec::len).sum();
+    println!("{} traces of the corpus and {} fresh ones, {steps} events", corpus.len(), fresh.len());
+    println!("refusals by {}: {refusals:?}", refusals.len());
+    assert!(corpus.len() >= 100 && refusals.len() >= 30, "the corpus is too small");
+}
+
+/// A random record: any event, any small numbers. Most are illegal where they stand.
+fn any_record() -> impl Strategy<Value = Record> {
+    let numbers = (0..7_i64, 0..7_i64, 1..4_i64, 0..2_i64, 1..3_i64);
+    let waiting = prop::collection::vec(0..7_i64, 0..3);
+    (0..20_usize, numbers, any::<bool>(), any::<bool>(), waiting, 0..4_usize).prop_map(
+        |(tag, (pid, set, attempt, value, delivery), ok, signal, waiting, kind)| {
+            let fields = TAGS[tag];
+            let has = |field: &str| fields.1.contains(field);
+            let number = |field: &str, number: i64| if has(field) { number } else { -1 };
+            let kind = if has("kind") { ["single", "any", "all", "signal"][kind] } else { "" };
+            let named = has("signal") || kind == "signal";
+            Record {
+                tag: fields.0.to_owned(),
+                seq: 0,
+                pid: number("pid", pid),
+                set: number("set", set),
+                attempt: number("attempt", attempt),
+                value: number("value", value),
+                ok: has("ok") && ok,
+                signal: if named { ["a", "b"][usize::from(signal)].to_owned() } else { String::new() },
+                delivery: number("delivery", delivery),
+                waiting: if has("waiting") { waiting } else { Vec::new() },
+                kind: kind.to_owned(),
+            }
+        },
+    )
+}
+
+/// The events and the fields they have in the model.
+const TAGS: [(&str, &str); 20] = [
+    ("ExecutionStarted", ""),
+    ("ExecutionCompleted", "value"),
+    ("ExecutionFailed", "value"),
+    ("CancelRequested", ""),
+    ("ExecutionCancelled", ""),
+    ("InvokeScheduled", "pid"),
+    ("InvokeStarted", "pid attempt"),
+    ("InvokeCompleted", "pid attempt value ok"),
+    ("InvokeRetrying", "pid attempt"),
+    ("RandomGenerated", "pid value"),
+    ("TimeRecorded", "pid value"),
+    ("TimerScheduled", "pid"),
+    ("TimerFired", "pid"),
+    ("SignalDelivered", "signal delivery value"),
+    ("SignalReceived", "pid signal delivery value"),
+    ("ExecutionAwaiting", "waiting kind"),
+    ("ExecutionResumed", ""),
+    ("JoinSetCreated", "set"),
+    ("JoinSetSubmitted", "set pid"),
+    ("JoinSetAwaited", "set pid value ok"),
+];
+
+/// Turns random numbers towards what exists, so that they break more than the first rule there is.
+fn aimed(mut record: Record, fold: &Fold) -> Record {
+    let children = fold.promises().count() as i64;
+    let within = |number: i64| if number < 0 { number } else { number % (children + 1) };
+    let allocates =
+        matches!(record.tag.as_str(), "InvokeScheduled" | "RandomGenerated" | "TimeRecorded" | "TimerScheduled");
+    let sets: Vec<i64> =
+        (0..).zip(fold.promises()).filter(|(_, (_, p))| matches!(p, Promise::JoinSet(_))).map(|(n, _)| n).collect();
+    let attempt = fold.invoke(&promise(within(record.pid).max(0) as u32)).map_or(0, |invoke| i64::from(invoke.attempt));
+    record.seq = fold.version() as i64;
+    record.pid = if allocates && record.pid % 4 > 0 { children } else { within(record.pid) };
+    record.set = match sets.len() {
+        _ if record.tag == "JoinSetCreated" && record.set % 4 > 0 => children,
+        0 => within(record.set),
+        known if (0..6).contains(&record.set) => sets[record.set as usize % known],
+        _ => within(record.set),
+    };
+    record.attempt = if record.attempt < 0 { -1 } else { attempt + record.attempt - 1 };
+    record.waiting = record.waiting.into_iter().map(within).collect();
+    if record.kind == "signal" && record.waiting.len() == 1 && record.waiting[0] % 3 > 0 {
+        record.waiting = vec![children];
+    }
+    record
+}
+
+/// Whether the event would end the script early.
+fn is_end(record: &Record) -> bool {
+    matches!(record.tag.as_str(), "ExecutionCompleted" | "ExecutionFailed" | "CancelRequested" | "ExecutionCancelled")
+}
+
+/// A script of events with the code's verdicts. Random events are tried; those that are legal move the journal on, and of
+/// the refused ones each rule is kept once. Ends are put off.
+fn script(runner: &mut TestRunner) -> Vec<Step> {
+    let mut fold = Fold::new(own());
+    let mut steps: Vec<Step> = Vec::new();
+    for _ in 0..2_500 {
+        let record = match fold.version() {
+            0 if !steps.is_empty() => Record::read("ExecutionStarted seq=0 ok=false waiting="),
+            _ => aimed(any_record().new_tree(runner).unwrap().current(), &fold),
+        };
+        let event = record.event();
+        let answer = fold.check(&event).err().map_or("", |violation| violation.rule.id());
+        let is_early = is_end(&record) && fold.version() < 24;
+        if answer.is_empty() && !is_early {
+            fold.apply(&event);
+        } else if answer.is_empty() || steps.iter().any(|step| step.answer == answer) {
+            continue;
+        }
+        let status = fold.state().map_or("New".to_owned(), |state| state.to_string());
+        steps.push(Step { record, answer: answer.to_owned(), status });
+    }
+    steps
+}
+
+#[test]
+fn scripts_of_the_code_are_written_for_the_model_to_judge() {
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let seed: u64 = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed.to_le_bytes(); 4].concat());
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let scripts: Vec<Vec<Step>> = (0..40).map(|_| script(&mut runner)).collect();
+
+    let spec = path_to_spec();
+    let mut quint = format!("module traffic {{\n  import events.* from \"{spec}/events\"\n");
+    writeln!(quint, "  import guard.* from \"{spec}/guard\"\n{JUDGE}").unwrap();
+    for (index, steps) in scripts.iter().enumerate() {
+        writeln!(quint, "  run script{index}Test = assert(disagreements([").unwrap();
+        for Step { record, answer, status } in steps {
+            writeln!(quint, "    {{ e: {}, answer: \"{answer}\", status: \"{status}\" }},", record.quint()).unwrap();
+        }
+        writeln!(quint, "  ]) == [])").unwrap();
+    }
+    quint += "}\n";
+    fs::write(traffic_folder().join("traffic.qnt"), quint).unwrap();
+
+    let answers: BTreeSet<&str> = scripts.iter().flatten().map(|step| step.answer.as_str()).collect();
+    let modelled = |invariant: &&onward_journal::Invariant| {
+        !matches!(invariant.enforced, Enforced::Command) && !NOT_MODELLED.contains(&invariant.rule)
+    };
+    let reached = INVARIANTS.iter().filter(modelled).filter(|invariant| answers.contains(invariant.id)).count();
+    let steps: usize = scripts.iter().map(Vec::len).sum();
+    println!("{steps} events, {reached} rules refuse something: {answers:?}");
+    assert!(reached >= 25 && answers.contains(""), "the scripts reach too few rules");
+}
+
+/// The way from the folder to the model: Quint imports by relative paths only.
+fn path_to_spec() -> String {
+    let scratch = fs::canonicalize(traffic_folder()).unwrap();
+    let up = "../".repeat(scratch.components().count() - 1);
+    let spec = fs::canonicalize(SPEC).unwrap();
+    format!("{up}{}", spec.strip_prefix("/").unwrap().display())
+}
+
+/// Folds a script with the model's own `verdict` and `apply` and lists the steps it sees differently.
+const JUDGE: &str = r#"
+  type Step = { e: Event, answer: str, status: str }
+  type Judged = { s: State, wrong: List[Step] }
+
+  pure def judge(j: Judged, step: Step): Judged = {
+    val answer = verdict(j.s, step.e)
+    val after = if (answer == "") apply(j.s, step.e) else j.s
+    val agrees = answer == step.answer and shown(after) == step.status
+    { s: after, wrong: if (agrees) j.wrong else j.wrong.append(step) }
+  }
+
+  pure def disagreements(steps: List[Step]): List[Step] = steps.foldl({ s: empty, wrong: [] }, judge).wrong
+"#;
