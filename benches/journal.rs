@@ -6,8 +6,8 @@ use std::hint::black_box;
 use onward_benches::{Options, Report, median, median_of};
 use onward_journal::jsonl::{Line, Reader};
 use onward_journal::{
-    AwaitKind, Command, ComponentDigest, ExecutionId, Fold, InvokeKind, JoinSetId, Journal, JournalEvent, Payload,
-    PromiseId, Text, Timestamp, codec,
+    AwaitKind, Command, ComponentDigest, ExecutionId, Fold, InvokeKind, JoinSetId, Journal, JournalEvent, Name,
+    Payload, PromiseId, Text, Timestamp, codec,
 };
 
 const LONG: usize = 100_000;
@@ -86,7 +86,7 @@ impl Script {
     }
 
     fn schedule(&mut self) -> PromiseId {
-        let (kind, function_name) = (InvokeKind::Function, Text::from("charge_card"));
+        let (kind, function_name) = (InvokeKind::Function, "charge_card".parse().expect("a name"));
         self.say(Command::Schedule { kind, function_name, input: payload("{\"amount\":1299}"), retry_policy: None })
     }
 
@@ -126,7 +126,7 @@ impl Script {
     }
 
     fn signal(&mut self) {
-        let signal_name = Text::from("approval");
+        let signal_name: Name = "approval".parse().expect("a name");
         let promise = self.say(Command::AwaitSignal { signal_name: signal_name.clone() });
         self.say(Command::DeliverSignal { signal_name, payload: payload("{\"approved\":true}") });
         self.say(Command::ReceiveSignal { promise });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use minicbor::{Decode, Encode};
 
 use crate::codec::Scope;
-use crate::{ComponentDigest, ExecutionError, JoinSetId, Payload, PromiseId, RetryPolicy, Text, Timestamp};
+use crate::{ComponentDigest, ExecutionError, JoinSetId, Name, Payload, PromiseId, RetryPolicy, Text, Timestamp};
 
 /// One line of a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,7 +77,7 @@ pub enum Event {
         #[n(1)]
         kind: InvokeKind,
         #[n(2)]
-        function_name: Text,
+        function_name: Name,
         #[n(3)]
         input: Payload,
         #[n(4)]
@@ -154,7 +154,7 @@ pub enum Event {
     #[n(13)]
     SignalDelivered {
         #[n(0)]
-        signal_name: Text,
+        signal_name: Name,
         #[n(1)]
         payload: Payload,
         #[n(2)]
@@ -166,7 +166,7 @@ pub enum Event {
         #[n(0)]
         promise_id: PromiseId,
         #[n(1)]
-        signal_name: Text,
+        signal_name: Name,
         #[n(2)]
         payload: Payload,
         #[n(3)]
@@ -248,7 +248,7 @@ pub enum AwaitKind {
     All,
     /// A signal of this name is received; the await itself allocates the promise.
     #[n(3)]
-    Signal(#[n(0)] Text),
+    Signal(#[n(0)] Name),
 }
 
 impl AwaitKind {

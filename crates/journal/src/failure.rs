@@ -6,7 +6,7 @@ use std::str::FromStr;
 use minicbor::{Decode, Encode};
 use thiserror::Error;
 
-use crate::Text;
+use crate::{Name, NameError, Text};
 
 /// Why an execution or one of its operations failed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Error, Encode, Decode)]
@@ -40,8 +40,9 @@ pub enum ErrorKind {
     Cancelled,
     /// The guest did not repeat what its journal records.
     Nondeterminism,
-    /// User code returned an error of its own kind, such as `card_declined`.
-    Named(KindName),
+    /// User code returned an error of its own kind, such as `card_declined`. Never the name of a reserved kind: parse
+    /// it, so that a kind has one representation.
+    Named(Name),
 }
 
 impl ErrorKind {
@@ -61,7 +62,7 @@ impl ErrorKind {
             Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
             Self::Nondeterminism => "nondeterminism",
-            Self::Named(name) => &name.0,
+            Self::Named(name) => name,
         }
     }
 }
@@ -73,35 +74,16 @@ impl fmt::Display for ErrorKind {
 }
 
 impl FromStr for ErrorKind {
-    type Err = KindError;
+    type Err = NameError;
 
-    fn from_str(text: &str) -> Result<Self, KindError> {
+    fn from_str(text: &str) -> Result<Self, NameError> {
         let reserved = Self::RESERVED.into_iter().find(|(_, name)| *name == text);
         match reserved {
             Some((kind, _)) => Ok(kind),
-            None if KindName::is_valid(text) => Ok(Self::Named(KindName(Text::from(text)))),
-            None => Err(KindError(text.chars().take(KindName::BYTES_MAX).collect())),
+            None => text.parse().map(Self::Named),
         }
     }
 }
-
-/// A kind that user code chose. It is never the name of a reserved kind, so a kind has one representation.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct KindName(Text);
-
-impl KindName {
-    /// Kinds are names, not messages.
-    pub const BYTES_MAX: usize = 128;
-
-    fn is_valid(text: &str) -> bool {
-        (1..=Self::BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
-    }
-}
-
-/// Why a text is not an error kind.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is not an error kind: expected 1 to 128 bytes without control characters")]
-pub struct KindError(String);
 
 #[cfg(test)]
 mod tests {
@@ -119,9 +101,8 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_a_short_name() {
-        assert!("x".repeat(128).parse::<ErrorKind>().is_ok());
-        for text in ["", &"x".repeat(129), "a\nb"] {
+    fn a_kind_is_a_name() {
+        for text in ["", "a\nb"] {
             assert!(text.parse::<ErrorKind>().is_err(), "{text:?}");
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use minicbor::decode::{self, Decode, Decoder};
 use minicbor::encode::{self, Encode, Encoder, Write};
 
-use crate::{ComponentDigest, ErrorKind, Factor, Jitter, Payload, Text, Timestamp};
+use crate::{ComponentDigest, ErrorKind, Factor, Jitter, Name, Payload, Text, Timestamp};
 
 /// How a type is written and read: `Type: write |encoder, value|, read |decoder|`.
 macro_rules! scalar {
@@ -29,6 +29,7 @@ scalar!(Text: write |e, text| e.str(text), read |d| d.str().map(Self::from));
 scalar!(Payload: write |e, payload| e.str(payload.as_str()), read |d| {
     Self::parse(d.str()?).map_err(decode::Error::custom)
 });
+scalar!(Name: write |e, name| e.str(name), read |d| d.str()?.parse().map_err(decode::Error::custom));
 scalar!(ErrorKind: write |e, kind| e.str(kind.as_str()), read |d| d.str()?.parse().map_err(decode::Error::custom));
 scalar!(ComponentDigest: write |e, digest| e.bytes(digest.as_bytes()), read |d| {
     d.bytes()?.try_into().map(Self::from_bytes).map_err(decode::Error::custom)

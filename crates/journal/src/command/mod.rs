@@ -12,7 +12,7 @@ mod wait;
 use std::sync::Arc;
 
 use crate::{
-    AwaitKind, ComponentDigest, Event, EventKind, ExecutionError, Fold, InvokeKind, JoinSetId, Journal, Payload,
+    AwaitKind, ComponentDigest, Event, EventKind, ExecutionError, Fold, InvokeKind, JoinSetId, Journal, Name, Payload,
     PromiseId, RetryPolicy, Rule, Text, Timestamp, Violation,
 };
 
@@ -23,7 +23,7 @@ pub enum Command {
     /// Start the execution.
     Start { component_digest: ComponentDigest, input: Payload, parent: Option<PromiseId>, key: Option<Text> },
     /// Schedule an invocation as the next child.
-    Schedule { kind: InvokeKind, function_name: Text, input: Payload, retry_policy: Option<Box<RetryPolicy>> },
+    Schedule { kind: InvokeKind, function_name: Name, input: Payload, retry_policy: Option<Box<RetryPolicy>> },
     /// Start the next attempt of an invocation.
     StartAttempt { promise: PromiseId },
     /// The attempt in flight succeeded.
@@ -39,9 +39,9 @@ pub enum Command {
     /// A timer's time has come.
     FireTimer { promise: PromiseId },
     /// A signal arrived.
-    DeliverSignal { signal_name: Text, payload: Payload },
+    DeliverSignal { signal_name: Name, payload: Payload },
     /// Consume the oldest signal of that name, or block until there is one.
-    AwaitSignal { signal_name: Text },
+    AwaitSignal { signal_name: Name },
     /// Give the oldest delivered signal to the open await that waits for it as `promise`.
     ReceiveSignal { promise: PromiseId },
     /// Block until the promises satisfy `kind`; records nothing if they do already.

@@ -1,15 +1,15 @@
 //! Signals: buffered when they arrive, consumed oldest first.
 
 use super::refuse;
-use crate::{AwaitKind, Event, EventKind, Fold, Journal, Payload, Promise, PromiseId, Rule, Text, Violation};
+use crate::{AwaitKind, Event, EventKind, Fold, Journal, Name, Payload, Promise, PromiseId, Rule, Violation};
 
-pub(super) fn deliver(fold: &Fold, signal_name: Text, payload: Payload) -> Event {
+pub(super) fn deliver(fold: &Fold, signal_name: Name, payload: Payload) -> Event {
     let delivery_id = fold.inbox(&signal_name).delivered + 1;
     Event::SignalDelivered { signal_name, payload, delivery_id }
 }
 
 /// Consumes a buffered signal at once, or blocks; either way the operation takes the next place in the call tree.
-pub(super) fn await_one(journal: &Journal, signal_name: Text) -> Event {
+pub(super) fn await_one(journal: &Journal, signal_name: Name) -> Event {
     let promise_id = journal.fold().next_child();
     match oldest(journal, &signal_name) {
         Some((delivery_id, payload)) => Event::SignalReceived { promise_id, signal_name, payload, delivery_id },

@@ -2,7 +2,7 @@
 
 use super::inbox::{Delivery, Inbox};
 use super::{Fingerprint, Flight, Fold, Invoke, JoinSet, Promise, Slot, Wait};
-use crate::{AwaitKind, Event, JoinSetId, JournalEvent, Phase, PromiseId, Text, transition};
+use crate::{AwaitKind, Event, JoinSetId, JournalEvent, Name, Phase, PromiseId, transition};
 
 impl Fold {
     /// Takes in an event that [`Fold::check`] let through.
@@ -94,7 +94,7 @@ impl Fold {
         }
     }
 
-    fn receive(&mut self, id: &PromiseId, name: &Text) {
+    fn receive(&mut self, id: &PromiseId, name: &Name) {
         if let Some(inbox) = self.inboxes.get_mut(name) {
             inbox.consume();
         }

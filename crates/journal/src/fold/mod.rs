@@ -18,7 +18,7 @@ pub use promise::{Flight, Invoke, JoinSet, Promise};
 
 use crate::invariant::Enforced;
 use crate::{
-    Act, AwaitKind, Event, ExecutionId, JoinSetId, JournalEvent, Phase, PromiseId, Rule, State, Text, Violation, rules,
+    Act, AwaitKind, Event, ExecutionId, JoinSetId, JournalEvent, Name, Phase, PromiseId, Rule, State, Violation, rules,
     transition,
 };
 
@@ -53,7 +53,7 @@ pub struct Fold {
     /// Indexed by child number.
     slots: Vec<Slot>,
     sets: Vec<JoinSet>,
-    inboxes: BTreeMap<Text, Inbox>,
+    inboxes: BTreeMap<Name, Inbox>,
     /// Counts awaits, so that a slot can say which await named it last.
     awaits: u32,
 }

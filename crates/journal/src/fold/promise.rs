@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Fingerprint;
-use crate::{RetryPolicy, Text, Timestamp};
+use crate::{Name, RetryPolicy, Timestamp};
 
 /// One operation, by what it is.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub enum Promise {
     /// A wait for a signal.
     Signal {
         /// The name it waits for.
-        name: Text,
+        name: Name,
         /// Whether it came.
         received: bool,
     },

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{LineError, policy};
 use crate::{
-    AwaitKind, ErrorKind, ExecutionError, InvokeKind, InvokeResult, Payload, RetryPolicy, Text, Timestamp, hex,
+    AwaitKind, ErrorKind, ExecutionError, InvokeKind, InvokeResult, Name, Payload, RetryPolicy, Text, Timestamp, hex,
 };
 
 /// A field's name and its JSON text, if the line has it.
@@ -57,6 +57,12 @@ impl<'a> Field<'a> {
         Ok(Text::from(&*text))
     }
 
+    pub(super) fn name(self) -> Result<Name> {
+        let expected = "a string of 1 to 1024 bytes without control characters";
+        let text = self.text().map_err(|_| self.wrong(expected))?;
+        text.parse().map_err(|_| self.wrong(expected))
+    }
+
     /// A reason may be left out.
     pub(super) fn reason(self) -> Result<Text> {
         self.optional().map_or_else(|| Ok(Text::from("")), Self::text)
@@ -103,7 +109,7 @@ impl<'a> Field<'a> {
             "single" => Ok(AwaitKind::Single),
             "any" => Ok(AwaitKind::Any),
             "all" => Ok(AwaitKind::All),
-            "signal" => Ok(AwaitKind::Signal(signal_name.text()?)),
+            "signal" => Ok(AwaitKind::Signal(signal_name.name()?)),
             _ => Err(self.wrong(expected)),
         }
     }

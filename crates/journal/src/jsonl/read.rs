@@ -62,7 +62,7 @@ impl Reader {
             EventKind::CancelRequested => Ok(Event::CancelRequested { reason: line.reason().reason()? }),
             EventKind::ExecutionCancelled => Ok(Event::ExecutionCancelled { reason: line.reason().reason()? }),
             EventKind::SignalDelivered => Ok(Event::SignalDelivered {
-                signal_name: line.signal_name().text()?,
+                signal_name: line.signal_name().name()?,
                 payload: line.payload().payload()?,
                 delivery_id: line.delivery_id().unsigned()?,
             }),
@@ -91,7 +91,7 @@ impl Reader {
             EventKind::InvokeScheduled => Ok(Event::InvokeScheduled {
                 promise_id,
                 kind: line.kind().invoke_kind()?,
-                function_name: line.function_name().text()?,
+                function_name: line.function_name().name()?,
                 input: line.input().payload()?,
                 retry_policy: line.retry_policy().retry_policy()?,
             }),
@@ -116,7 +116,7 @@ impl Reader {
             }),
             EventKind::SignalReceived => Ok(Event::SignalReceived {
                 promise_id,
-                signal_name: line.signal_name().text()?,
+                signal_name: line.signal_name().name()?,
                 payload: line.payload().payload()?,
                 delivery_id: line.delivery_id().unsigned()?,
             }),

@@ -59,8 +59,8 @@ fn never_after(kind: ErrorKind) -> Option<RetryPolicy> {
     Some(RetryPolicy { non_retryable: vec![kind], ..RetryPolicy::default() })
 }
 
-fn name(text: &str) -> AwaitKind {
-    AwaitKind::Signal(text.into())
+fn signal(text: &str) -> AwaitKind {
+    AwaitKind::Signal(name(text))
 }
 
 breakers! {
@@ -116,8 +116,8 @@ breakers! {
     CF3 => a_delivery_is_not_consumed_twice: [
         started(), delivered("go", 1, 0), received(0, "go", 1, 0), received(1, "go", 1, 0)
     ];
-    CF4 => a_wait_for_a_signal_names_one_promise: [started(), awaiting(name("go"), &[0, 1])];
-    CF4 => a_wait_for_a_signal_names_a_promise: [started(), awaiting(name("go"), &[])];
+    CF4 => a_wait_for_a_signal_names_one_promise: [started(), awaiting(signal("go"), &[0, 1])];
+    CF4 => a_wait_for_a_signal_names_a_promise: [started(), awaiting(signal("go"), &[])];
     CF4 => another_promise_does_not_receive_what_is_waited_for: [
         started(), awaiting_signal(0, "go"), delivered("go", 1, 0), received(1, "go", 1, 0)
     ];

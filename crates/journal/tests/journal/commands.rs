@@ -52,7 +52,7 @@ impl Dialogue {
 }
 
 fn schedule(policy: Option<RetryPolicy>) -> Command {
-    let (kind, function_name) = (InvokeKind::Function, Text::from("task"));
+    let (kind, function_name) = (InvokeKind::Function, name("task"));
     Command::Schedule { kind, function_name, input: payload(0), retry_policy: policy.map(Box::new) }
 }
 
@@ -172,7 +172,7 @@ fn timers_fire_on_time_and_once() {
 
 #[test]
 fn signals_are_consumed_at_once_or_waited_for() {
-    let go = || Text::from("go");
+    let go = || name("go");
     let mut dialogue = Dialogue::begin();
     dialogue
         .ask(Command::DeliverSignal { signal_name: go(), payload: payload(1) })

@@ -188,7 +188,7 @@ fn errors_name_the_field_and_what_was_expected() {
         RandomGenerated: field `value` is "abc": expected a string of hex digits
         TimerScheduled: field `fire_at` is "soon": expected an RFC 3339 instant such as "2026-03-01T12:00:00Z"
         TimerScheduled: field `fire_at` is 9223372036854775807: expected an RFC 3339 instant such as "2026-03-01T12:00:00Z"
-        ExecutionAwaiting: field `signal_name` is missing: expected a string
+        ExecutionAwaiting: field `signal_name` is missing: expected a string of 1 to 1024 bytes without control characters
         ExecutionAwaiting: field `kind` is "some": expected "single", "any", "all" or "signal"
         ExecutionAwaiting: field `waiting_on` is "root.0": expected a list of promise ids
         ExecutionStarted: field `component_digest`: `abc` is not a component digest: expected `sha256:` and 64 lowercase hex digits

@@ -106,7 +106,7 @@ impl Record {
             "single" => AwaitKind::Single,
             "any" => AwaitKind::Any,
             "all" => AwaitKind::All,
-            _ => AwaitKind::Signal(self.signal.as_str().into()),
+            _ => AwaitKind::Signal(name(&self.signal)),
         }
     }
 

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::oracle;
-use super::script::{own, payload, started};
+use super::script::{name, own, payload, started};
 
 /// A command in three small numbers, so that proptest can shrink it; ids are taken among those that exist, or just past.
 type Step = (u8, u8, u8);
@@ -42,11 +42,11 @@ fn command((choice, a, b): Step, journal: &Journal) -> Command {
     let promise = any_promise(journal, a);
     let invoke = promise_that(journal, a, |promise| matches!(promise, Promise::Invoke(_)));
     let set = JoinSetId(promise_that(journal, b, |promise| matches!(promise, Promise::JoinSet(_))));
-    let signal_name = Text::from(["go", "stop"][usize::from(b % 2)]);
+    let signal_name = name(["go", "stop"][usize::from(b % 2)]);
     match choice {
         0..4 => Command::Schedule {
             kind: [InvokeKind::Function, InvokeKind::Http][usize::from(b % 2)],
-            function_name: Text::from("task"),
+            function_name: name("task"),
             input: payload(u32::from(a)),
             retry_policy: [None, Some(policy(a))][usize::from(b % 2)].clone().map(Box::new),
         },

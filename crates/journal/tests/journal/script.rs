@@ -2,7 +2,7 @@
 
 use onward_journal::{
     AwaitKind, ComponentDigest, ErrorKind, Event, ExecutionError, ExecutionId, Fold, InvokeKind, InvokeResult,
-    JoinSetId, JournalEvent, Payload, PromiseId, RetryPolicy, State, Text, Timestamp, Violation,
+    JoinSetId, JournalEvent, Name, Payload, PromiseId, RetryPolicy, State, Text, Timestamp, Violation,
 };
 
 pub(crate) fn own() -> ExecutionId {
@@ -15,6 +15,10 @@ pub(crate) fn promise(number: u32) -> PromiseId {
 
 pub(crate) fn set(number: u32) -> JoinSetId {
     JoinSetId(promise(number))
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    text.parse().unwrap()
 }
 
 pub(crate) fn payload(value: u32) -> Payload {
@@ -42,7 +46,7 @@ pub(crate) fn scheduled_with(number: u32, policy: Option<RetryPolicy>) -> Event 
     Event::InvokeScheduled {
         promise_id: promise(number),
         kind: InvokeKind::Function,
-        function_name: Text::from("task"),
+        function_name: name("task"),
         input: payload(0),
         retry_policy: policy.map(Box::new),
     }
@@ -77,13 +81,13 @@ pub(crate) fn fired(number: u32) -> Event {
     Event::TimerFired { promise_id: promise(number) }
 }
 
-pub(crate) fn delivered(name: &str, delivery_id: u64, value: u32) -> Event {
-    Event::SignalDelivered { signal_name: Text::from(name), payload: payload(value), delivery_id }
+pub(crate) fn delivered(signal: &str, delivery_id: u64, value: u32) -> Event {
+    Event::SignalDelivered { signal_name: name(signal), payload: payload(value), delivery_id }
 }
 
-pub(crate) fn received(number: u32, name: &str, delivery_id: u64, value: u32) -> Event {
+pub(crate) fn received(number: u32, signal: &str, delivery_id: u64, value: u32) -> Event {
     let promise_id = promise(number);
-    Event::SignalReceived { promise_id, signal_name: Text::from(name), payload: payload(value), delivery_id }
+    Event::SignalReceived { promise_id, signal_name: name(signal), payload: payload(value), delivery_id }
 }
 
 pub(crate) fn awaiting(kind: AwaitKind, numbers: &[u32]) -> Event {
@@ -94,8 +98,8 @@ pub(crate) fn awaiting_one(number: u32) -> Event {
     awaiting(AwaitKind::Single, &[number])
 }
 
-pub(crate) fn awaiting_signal(number: u32, name: &str) -> Event {
-    awaiting(AwaitKind::Signal(Text::from(name)), &[number])
+pub(crate) fn awaiting_signal(number: u32, signal: &str) -> Event {
+    awaiting(AwaitKind::Signal(name(signal)), &[number])
 }
 
 pub(crate) fn resumed() -> Event {

@@ -1,0 +1,82 @@
+//! Names that people choose: of functions, signals and kinds of failure. They are short, because the fold remembers some
+//! of them for as long as the journal lives.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::Text;
+
+/// A name of 1 to [`Name::BYTES_MAX`] bytes without control characters; a clone is a counter, not a copy.
+///
+/// ```
+/// use onward_journal::Name;
+/// let name: Name = "user_approval".parse()?;
+/// assert_eq!(&*name, "user_approval");
+/// assert!("".parse::<Name>().is_err());
+/// # Ok::<(), onward_journal::NameError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Text);
+
+impl Name {
+    /// A longer one is a message, not a name.
+    pub const BYTES_MAX: usize = 1_024;
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let is_name = (1..=Self::BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+        if is_name { Ok(Self(Text::from(text))) } else { Err(NameError(text.escape_debug().take(60).collect())) }
+    }
+}
+
+impl Deref for Name {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+/// Why a text is not a name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not a name: expected 1 to {max} bytes without control characters", max = Name::BYTES_MAX)]
+pub struct NameError(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_short_and_printable() {
+        let longest = "x".repeat(Name::BYTES_MAX);
+        assert_eq!(longest.parse::<Name>().unwrap().to_string(), longest);
+        for text in ["", &format!("{longest}x"), "a\nb", "\u{1b}[2J"] {
+            assert!(text.parse::<Name>().is_err(), "{text:?}");
+        }
+    }
+}
