@@ -45,6 +45,16 @@ pub fn median_of<I, T>(options: Options, mut prepare: impl FnMut() -> I, mut wor
     times[times.len() / 2]
 }
 
+/// The median of `long`'s time over `short`'s, measured turn by turn: what slows the machine down slows both.
+pub fn median_ratio(options: Options, mut short: impl FnMut(), mut long: impl FnMut()) -> f64 {
+    short();
+    long();
+    let mut turn = |_| time(&mut |()| long(), ()).as_secs_f64() / time(&mut |()| short(), ()).as_secs_f64();
+    let mut ratios: Vec<f64> = (0..options.runs).map(&mut turn).collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    ratios[ratios.len() / 2]
+}
+
 #[expect(clippy::disallowed_methods, reason = "a benchmark is there to read the clock")]
 fn time<I, T>(work: &mut impl FnMut(I) -> T, input: I) -> Duration {
     let start = std::time::Instant::now();

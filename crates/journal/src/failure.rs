@@ -40,9 +40,8 @@ pub enum ErrorKind {
     Cancelled,
     /// The guest did not repeat what its journal records.
     Nondeterminism,
-    /// User code returned an error of its own kind, such as `card_declined`. Never the name of a reserved kind: parse
-    /// it, so that a kind has one representation.
-    Named(Name),
+    /// User code returned an error of its own kind, such as `card_declined`.
+    Named(KindName),
 }
 
 impl ErrorKind {
@@ -62,7 +61,7 @@ impl ErrorKind {
             Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
             Self::Nondeterminism => "nondeterminism",
-            Self::Named(name) => name,
+            Self::Named(KindName(name)) => name,
         }
     }
 }
@@ -80,10 +79,15 @@ impl FromStr for ErrorKind {
         let reserved = Self::RESERVED.into_iter().find(|(_, name)| *name == text);
         match reserved {
             Some((kind, _)) => Ok(kind),
-            None => text.parse().map(Self::Named),
+            None => text.parse().map(|name| Self::Named(KindName(name))),
         }
     }
 }
+
+/// A kind that user code chose. Only parsing an [`ErrorKind`] makes one, so it is never the name of a reserved kind, and a
+/// kind has one representation.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KindName(Name);
 
 #[cfg(test)]
 mod tests {

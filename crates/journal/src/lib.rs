@@ -53,7 +53,7 @@ mod violation;
 pub use command::Command;
 pub use digest::{ComponentDigest, DigestError};
 pub use event::{AwaitKind, Category, Event, EventKind, InvokeKind, InvokeResult, JournalEvent};
-pub use failure::{ErrorKind, ExecutionError};
+pub use failure::{ErrorKind, ExecutionError, KindName};
 pub use fold::{Flight, Fold, Inbox, Invoke, JoinSet, Promise, Wait};
 pub use id::{DEPTH_MAX, ExecutionId, IdError, JoinSetId, PromiseId};
 pub use invariant::{Check, Enforced, INVARIANTS, Invariant, Rule};
