@@ -160,8 +160,7 @@ fn judge(lines: &[String]) -> Fold {
     let mut fold = Fold::new(reader.execution());
     for line in lines {
         let event = reader.read(line).expect("readable");
-        fold.check(&event).expect("legal");
-        fold.apply(&event);
+        fold.push(&event).expect("legal");
     }
     fold
 }

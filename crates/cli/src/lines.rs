@@ -9,9 +9,13 @@ use anyhow::Context as _;
 /// No line is longer: a file without line breaks must not fill the memory.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 
+/// Some editors put one at the beginning of a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// The lines of an input, numbered from 1, blank ones left out.
 pub(crate) struct Lines {
     input: Box<dyn BufRead>,
+    name: String,
     buffer: Vec<u8>,
     number: u64,
 }
@@ -33,7 +37,8 @@ impl Lines {
             let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
             Box::new(BufReader::with_capacity(1 << 18, file))
         };
-        Ok(Self { input, buffer: Vec::new(), number: 0 })
+        let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+        Ok(Self { input, name, buffer: Vec::new(), number: 0 })
     }
 
     /// The next line that is not blank, and its number.
@@ -44,7 +49,10 @@ impl Lines {
             match self.input.by_ref().take(limit).read_until(b'\n', &mut self.buffer) {
                 Ok(0) => return None,
                 Ok(_) => self.number += 1,
-                Err(error) => return Some(Err(Unreadable::Input(anyhow::Error::new(error).context("cannot read")))),
+                Err(error) => {
+                    let context = format!("cannot read {}", self.name);
+                    return Some(Err(Unreadable::Input(anyhow::Error::new(error).context(context))));
+                }
             }
             if !self.buffer.trim_ascii().is_empty() {
                 break;
@@ -60,6 +68,6 @@ impl Lines {
             return Err(refuse(format!("longer than {} MiB", LINE_BYTES_MAX >> 20)));
         }
         let text = str::from_utf8(&self.buffer).map_err(|error| refuse(format!("not UTF-8: {error}")))?;
-        Ok((number, text.trim()))
+        Ok((number, text.trim_start_matches(BYTE_ORDER_MARK).trim()))
     }
 }

@@ -43,6 +43,6 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(broken_pipe) {
         return ExitCode::from(EXIT_BROKEN_PIPE);
     }
-    anstream::eprintln!("{}: {error:#}", paint::error("error"));
+    paint::say(format_args!("{}: {error:#}", paint::error("error")));
     ExitCode::from(EXIT_UNUSABLE)
 }

@@ -1,7 +1,7 @@
 //! Colours, one meaning each. `anstream` drops them where they are not wanted: no terminal, or `NO_COLOR`.
 
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -10,6 +10,11 @@ use onward_journal::State;
 /// Whether standard output takes colours; asked once, because tables are long.
 pub(crate) fn is_wanted(stdout: &io::Stdout) -> bool {
     AutoStream::choice(stdout) != ColorChoice::Never
+}
+
+/// Says something to people, on standard error. If nobody can hear it, that is no reason to fail.
+pub(crate) fn say(words: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{words}");
 }
 
 /// What went wrong.

@@ -111,6 +111,40 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
+fn what_cannot_be_read_is_an_answer_in_json_too() {
+    let folder = example("");
+    for (path, reason) in
+        [("no/such/journal", "cannot open no/such/journal"), (folder.to_str().unwrap(), "cannot read ")]
+    {
+        let output = onward(&["journal", "check", "--json", path]).output().unwrap();
+        let answer = text(&output.stdout);
+        assert!(answer.starts_with(&format!("{{\"ok\":false,\"message\":\"{reason}")), "{answer}");
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(2), ""));
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_passed_over() {
+    assert_eq!(check(&["-q"], format!("\u{feff}{STARTED}\n").as_bytes()).status.code(), Some(0));
+}
+
+#[test]
+fn a_full_disk_behind_standard_error_is_no_crash() {
+    for (path, code) in [("order.jsonl", 0), ("broken/refunded-twice.jsonl", 1), ("no-such-journal", 2)] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = onward(&["journal", "check", "--quiet", example(path).to_str().unwrap()]);
+        assert_eq!(command.stderr(full).status().unwrap().code(), Some(code), "{path}");
+    }
+}
+
+#[test]
+fn the_example_of_a_second_refund_is_refused() {
+    let path = example("broken/refunded-twice.jsonl");
+    let output = onward(&["journal", "check", "--json", path.to_str().unwrap()]).output().unwrap();
+    assert!(text(&output.stdout).starts_with("{\"ok\":false,\"violation\":\"SE-4\",\"sequence\":13,"));
+}
+
+#[test]
 fn a_line_without_end_does_not_fill_the_memory() {
     let output = check(&["--quiet"], &vec![b'1'; (16 << 20) + 2]);
     assert_eq!(text(&output.stderr), "unreadable: line 1: longer than 16 MiB\n");
@@ -148,6 +182,15 @@ fn control_characters_of_a_journal_do_not_reach_the_terminal() {
     let output = check(&[], format!("{hostile}\n{cancel}\n").as_bytes());
     assert!(!text(&output.stdout).contains('\x1b'), "{}", text(&output.stdout));
     assert_eq!(output.status.code(), Some(0));
+
+    // Colours are asked for, so that nothing between the program and the terminal takes escapes away.
+    let line = "{\"sequence\":0,\"timestamp\":\"2026-03-01T12:00:00Z\",\"event\":\"TimerFired\",\"promise_id\":\"\\u001b]0;title\\u0007\"}";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), line).unwrap();
+    let mut command = onward(&["journal", "check", file.path().to_str().unwrap()]);
+    let output = command.env("CLICOLOR_FORCE", "1").output().unwrap();
+    let words = text(&output.stderr);
+    assert!(words.contains("is not an id") && !words.contains("\x1b]") && !words.contains('\x07'), "{words}");
 }
 
 #[test]

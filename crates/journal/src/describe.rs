@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::excerpt::cut;
 use crate::{AwaitKind, Event, ExecutionId, InvokeResult, Payload, PromiseId, hex};
 
 /// Longer values are cut: the table is for reading, the journal has the rest.
@@ -103,13 +104,6 @@ fn quoted(text: &str) -> String {
     format!("{:?}", short(text))
 }
 
-/// At most [`VALUE_CHARS_MAX`] characters, none of which can move a terminal's cursor.
 fn short(text: &str) -> String {
-    let clean = |char: char| if char.is_control() { '\u{fffd}' } else { char };
-    let mut shown: String = text.chars().take(VALUE_CHARS_MAX).map(clean).collect();
-    if text.chars().nth(VALUE_CHARS_MAX).is_some() {
-        shown.pop();
-        shown.push('…');
-    }
-    shown
+    cut(text, VALUE_CHARS_MAX)
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
+use crate::excerpt::excerpt;
 use crate::hex;
 
 /// SHA-256 of a component's bytes.
@@ -48,13 +49,13 @@ impl FromStr for ComponentDigest {
     /// Reads `sha256:` and 64 hex digits; the prefix may be left out.
     fn from_str(text: &str) -> Result<Self, DigestError> {
         let digits = text.strip_prefix("sha256:").unwrap_or(text);
-        hex::decode_array(digits).map(Self).ok_or_else(|| DigestError(text.to_owned()))
+        hex::decode_array(digits).map(Self).ok_or_else(|| DigestError(excerpt(text)))
     }
 }
 
 /// Why a text is not a component digest.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is not a component digest: expected `sha256:` and 64 lowercase hex digits")]
+#[error("`{0}` is not a component digest: expected `sha256:` and 64 hex digits")]
 pub struct DigestError(String);
 
 #[cfg(test)]
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn another_hash_or_length_is_refused() {
         for text in ["", "sha256:", "sha512:00", "sha256:ba78"] {
-            assert_eq!(text.parse::<ComponentDigest>(), Err(DigestError(text.to_owned())));
+            assert_eq!(text.parse::<ComponentDigest>(), Err(DigestError(excerpt(text))));
         }
     }
 }

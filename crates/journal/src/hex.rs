@@ -1,4 +1,4 @@
-//! Lowercase hexadecimal, for ids, digests and random values. Uppercase is refused: an id has one spelling.
+//! Hexadecimal, for ids, digests and random values: written in lowercase, read in either case.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|nibble| char::from(DIGITS[usize::from(nibble)])).collect()
 }
 
-/// Reads what [`write()`] wrote; `None` for an odd length or any other digit.
+/// Reads what [`write()`] wrote, in either case; `None` for an odd length or any other digit.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {
@@ -39,6 +39,7 @@ const fn nibble(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
         _ => None,
     }
 }
@@ -59,11 +60,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_lowercase_hex_is_refused() {
-        for text in ["0", "0g", "AB", "é", "/0", ":0", "`0"] {
+    fn what_is_not_hex_is_refused() {
+        for text in ["0", "0g", "0G", "é", "/0", ":0", "`0", "@0"] {
             assert_eq!(decode(text), None, "{text:?}");
         }
         assert_eq!(decode_array::<2>("00ff"), Some([0, 255]));
+        assert_eq!(decode_array::<2>("aBfA"), Some([0xab, 0xfa]));
         assert_eq!(decode_array::<2>("00ff00"), None);
     }
 }

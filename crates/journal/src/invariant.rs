@@ -134,7 +134,7 @@ invariants! {
     H6 "H-6" "outcome_of_attempt_in_flight" Content(invoke::outcome_of_attempt_in_flight),
         "InvokeCompleted and InvokeRetrying name the attempt that is in flight.";
     H7 "H-7" "awaited_ids_distinct" Content(awaiting::ids_distinct),
-        "An await names at least one promise, exactly one if it is single, and none twice.";
+        "An await names 1 to 65536 promises, exactly one if it is single, and none twice.";
     H8 "H-8" "awaited_ids_exist" Content(awaiting::ids_exist),
         "Awaited promises were allocated before.";
     H9 "H-9" "awaited_ids_can_complete" Content(awaiting::ids_can_complete),

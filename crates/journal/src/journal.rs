@@ -1,6 +1,8 @@
 //! A journal in memory: the events and what they amount to, always in step.
 
-use crate::{Command, Event, ExecutionId, Fold, InvokeResult, JournalEvent, Payload, State, Timestamp, Violation};
+use crate::{
+    Command, Event, ExecutionId, Fold, InvokeResult, JournalEvent, Payload, State, Timestamp, Violation, Wait,
+};
 
 /// An append-only list of events that never enters an illegal state.
 #[derive(Clone, Debug)]
@@ -22,8 +24,7 @@ impl Journal {
         }
         let mut fold = Fold::new(execution);
         for event in &events {
-            fold.check(event)?;
-            fold.apply(event);
+            fold.push(event)?;
         }
         Ok(Self { events, fold })
     }
@@ -31,20 +32,26 @@ impl Journal {
     /// Decides what `command` records at `now`, checks it against every rule and appends it. The events that were
     /// appended are returned; on a violation nothing changes.
     ///
-    /// Most commands record one event. An await that is satisfied already records none.
+    /// A command records one event; an await that is satisfied already records its resume as well.
     pub fn handle(&mut self, command: Command, now: Timestamp) -> Result<Vec<JournalEvent>, Violation> {
-        let Some(event) = command.decide(self, now)? else {
-            return Ok(Vec::new());
-        };
+        let is_await = matches!(command, Command::Await { .. });
+        let event = command.decide(self, now)?;
+        let mut recorded = vec![self.record(event, now)?];
+        if is_await && self.fold.wait().is_some_and(Wait::is_satisfied) {
+            recorded.push(self.record(Event::ExecutionResumed, now)?);
+        }
+        Ok(recorded)
+    }
+
+    fn record(&mut self, event: Event, now: Timestamp) -> Result<JournalEvent, Violation> {
         let recorded = JournalEvent { sequence: self.fold.version(), timestamp: now, event };
         self.append(recorded.clone())?;
-        Ok(vec![recorded])
+        Ok(recorded)
     }
 
     /// Appends an event that somebody else decided on, if every rule allows it.
     pub fn append(&mut self, event: JournalEvent) -> Result<(), Violation> {
-        self.fold.check(&event)?;
-        self.fold.apply(&event);
+        self.fold.push(&event)?;
         self.events.push(event);
         Ok(())
     }

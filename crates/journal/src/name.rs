@@ -9,6 +9,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::Text;
+use crate::excerpt::excerpt;
 
 /// A name of 1 to [`Name::BYTES_MAX`] bytes without control characters; a clone is a counter, not a copy.
 ///
@@ -32,7 +33,7 @@ impl FromStr for Name {
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         let is_name = (1..=Self::BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
-        if is_name { Ok(Self(Text::from(text))) } else { Err(NameError(text.escape_debug().take(60).collect())) }
+        if is_name { Ok(Self(Text::from(text))) } else { Err(NameError(excerpt(text))) }
     }
 }
 

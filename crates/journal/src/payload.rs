@@ -20,6 +20,9 @@ use thiserror::Error;
 pub struct Payload(Arc<str>);
 
 impl Payload {
+    /// How deep lists and objects may be nested. Whoever reads a payload later may do so by recursion.
+    pub const DEPTH_MAX: usize = 128;
+
     /// The payload `null`.
     pub fn null() -> Self {
         Self(Arc::from("null"))
@@ -28,19 +31,22 @@ impl Payload {
     /// Reads JSON text, dropping insignificant white space.
     pub fn parse(text: &str) -> Result<Self, PayloadError> {
         let raw: &RawValue = serde_json::from_str(text).map_err(|error| PayloadError(error.to_string()))?;
-        Ok(Self::from_raw(raw))
+        Self::from_raw(raw)
     }
 
     /// The payload that `value` serialises to.
     pub fn of(value: &impl Serialize) -> Result<Self, PayloadError> {
-        let text = serde_json::to_string(value).map_err(|error| PayloadError(error.to_string()))?;
-        Ok(Self(Arc::from(text)))
+        let raw = serde_json::value::to_raw_value(value).map_err(|error| PayloadError(error.to_string()))?;
+        Self::from_raw(&raw)
     }
 
     /// A payload from text that a JSON parser has accepted already.
-    pub(crate) fn from_raw(raw: &RawValue) -> Self {
+    pub(crate) fn from_raw(raw: &RawValue) -> Result<Self, PayloadError> {
         let text = raw.get();
-        if text.bytes().any(is_space) { Self(Arc::from(compact(text))) } else { Self(Arc::from(text)) }
+        if depth(text) > Self::DEPTH_MAX {
+            return Err(PayloadError(format!("nested more than {} deep", Self::DEPTH_MAX)));
+        }
+        Ok(if text.bytes().any(is_space) { Self(Arc::from(compact(text))) } else { Self(Arc::from(text)) })
     }
 
     /// The JSON text.
@@ -69,6 +75,26 @@ fn compact(text: &str) -> String {
         kept.push(char);
     }
     kept
+}
+
+/// How deep lists and objects are nested; `text` is valid JSON.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0, 0);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth -= 1,
+            _ => {}
+        }
+    }
+    deepest
 }
 
 impl fmt::Debug for Payload {
@@ -105,12 +131,21 @@ mod tests {
         for text in ["", "{", "1 2", "nul", "{'a':1}", "\u{1}", "[1,]"] {
             assert!(Payload::parse(text).is_err(), "{text:?}");
         }
-        assert!(Payload::parse(&"[".repeat(100_000)).is_err(), "nesting is bounded");
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |depth: usize| format!("{}{}", "[{\"[\\\"[\":".repeat(depth / 2) + "0", "}]".repeat(depth / 2));
+        assert_eq!(Payload::parse(&nested(Payload::DEPTH_MAX)).map(|payload| depth(payload.as_str())), Ok(128));
+        assert!(Payload::parse(&nested(Payload::DEPTH_MAX + 2)).is_err());
+        assert!(Payload::parse(&nested(1_000_000)).is_err());
     }
 
     #[test]
     fn a_value_serialises_to_its_compact_text() {
         assert_eq!(Payload::of(&vec![Some(1), None]).unwrap().as_str(), "[1,null]");
         assert_eq!(Payload::null().as_str(), "null");
+        let raw: &RawValue = serde_json::from_str("[1,\n 2]").unwrap();
+        assert_eq!(Payload::of(&raw).unwrap().as_str(), "[1,2]");
     }
 }

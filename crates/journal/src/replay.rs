@@ -1,4 +1,10 @@
-//! What a guest that runs again is answered from: the recorded outcome of each operation, by its place in the call tree.
+//! What a guest that runs again is answered from: the recorded outcome of each operation by its place in the call tree, and
+//! how each of its awaits ended, in order.
+//!
+//! Outcomes alone are not enough. A sleep that cancellation interrupted may have fired later, and of two promises that an
+//! await raced the loser completes as well; a guest that saw those outcomes would take another path than the first time. So
+//! every outcome has the sequence number of its event, and every await knows when and how it ended: [`Replay::seen`] is what
+//! the guest could see at that moment.
 //!
 //! The index borrows the events and holds only places, so building it is one pass without copies.
 
@@ -21,28 +27,64 @@ pub enum Recorded<'a> {
     Signal(&'a Payload),
 }
 
+/// An await that the guest made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Awaited<'a> {
+    /// The sequence number of its ExecutionAwaiting.
+    pub sequence: u64,
+    /// The promises it named.
+    pub waiting_on: &'a [PromiseId],
+    /// What would satisfy it.
+    pub kind: &'a AwaitKind,
+    /// How it ended.
+    pub end: AwaitEnd,
+}
+
+/// How an await ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AwaitEnd {
+    /// It was satisfied, and the guest went on at this sequence number.
+    Resumed(u64),
+    /// Cancellation interrupted it at this sequence number: the guest was told so instead of a result.
+    Interrupted(u64),
+    /// It has not ended.
+    Open,
+}
+
+/// A result that the guest took from a join set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken<'a> {
+    /// The sequence number of its JoinSetAwaited.
+    pub sequence: u64,
+    /// Whose result it is.
+    pub promise_id: &'a PromiseId,
+    /// The result.
+    pub result: &'a InvokeResult,
+}
+
 /// An index over a journal's events for replay. Build it from events that [`crate::Journal::recover`] accepted.
 #[derive(Clone, Debug)]
 pub struct Replay<'a> {
     execution: ExecutionId,
     /// Indexed by child number.
     operations: Vec<Operation<'a>>,
+    awaits: Vec<Awaited<'a>>,
     /// The JoinSetAwaited events of each set, by the set's child number.
-    taken: BTreeMap<u32, Vec<(&'a PromiseId, &'a InvokeResult)>>,
+    taken: BTreeMap<u32, Vec<Taken<'a>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Operation<'a> {
     allocated_by: &'a Event,
-    outcome: Option<Recorded<'a>>,
+    outcome: Option<(u64, Recorded<'a>)>,
 }
 
 impl<'a> Replay<'a> {
     /// Indexes the events of `execution`.
     pub fn new(execution: ExecutionId, events: &'a [JournalEvent]) -> Self {
-        let mut replay = Self { execution, operations: Vec::new(), taken: BTreeMap::new() };
-        for event in events {
-            replay.index(&event.event);
+        let mut replay = Self { execution, operations: Vec::new(), awaits: Vec::new(), taken: BTreeMap::new() };
+        for JournalEvent { sequence, event, .. } in events {
+            replay.index(*sequence, event);
         }
         replay
     }
@@ -54,11 +96,22 @@ impl<'a> Replay<'a> {
 
     /// The operation's outcome. `None` if it is unknown or still under way; [`Replay::operation`] tells which.
     pub fn outcome(&self, id: &PromiseId) -> Option<Recorded<'a>> {
-        self.at(id)?.outcome
+        Some(self.at(id)?.outcome?.1)
+    }
+
+    /// The operation's outcome as far as it was recorded before `sequence`.
+    pub fn seen(&self, id: &PromiseId, sequence: u64) -> Option<Recorded<'a>> {
+        let (recorded, outcome) = self.at(id)?.outcome?;
+        (recorded < sequence).then_some(outcome)
+    }
+
+    /// The guest's `n`-th await (0 is the first).
+    pub fn awaited(&self, n: usize) -> Option<Awaited<'a>> {
+        self.awaits.get(n).copied()
     }
 
     /// What the `n`-th `next()` of a set returned (0 is the first).
-    pub fn next_of(&self, set: &JoinSetId, n: usize) -> Option<(&'a PromiseId, &'a InvokeResult)> {
+    pub fn next_of(&self, set: &JoinSetId, n: usize) -> Option<Taken<'a>> {
         let number = set.0.number_in(self.execution)?;
         self.taken.get(&number)?.get(n).copied()
     }
@@ -77,41 +130,58 @@ impl<'a> Replay<'a> {
         self.operations.get(id.number_in(self.execution)? as usize)
     }
 
-    fn index(&mut self, event: &'a Event) {
+    fn index(&mut self, sequence: u64, event: &'a Event) {
         match event {
             Event::InvokeScheduled { .. } | Event::TimerScheduled { .. } | Event::JoinSetCreated { .. } => {
                 self.begin(event, None);
             }
-            Event::ExecutionAwaiting { kind: AwaitKind::Signal(_), .. } => self.begin(event, None),
-            Event::RandomGenerated { value, .. } => self.begin(event, Some(Recorded::Random(value))),
-            Event::TimeRecorded { time, .. } => self.begin(event, Some(Recorded::Time(*time))),
-            Event::InvokeCompleted { promise_id, result, .. } => self.end(promise_id, Recorded::Invoke(result)),
-            Event::TimerFired { promise_id } => self.end(promise_id, Recorded::Timer),
+            Event::RandomGenerated { value, .. } => self.begin(event, Some((sequence, Recorded::Random(value)))),
+            Event::TimeRecorded { time, .. } => self.begin(event, Some((sequence, Recorded::Time(*time)))),
+            Event::InvokeCompleted { promise_id, result, .. } => {
+                self.end(promise_id, (sequence, Recorded::Invoke(result)));
+            }
+            Event::TimerFired { promise_id } => self.end(promise_id, (sequence, Recorded::Timer)),
             Event::SignalReceived { promise_id, payload, .. } => {
-                let outcome = Recorded::Signal(payload);
+                let outcome = (sequence, Recorded::Signal(payload));
                 if self.at(promise_id).is_some() {
                     self.end(promise_id, outcome);
                 } else {
                     self.begin(event, Some(outcome));
                 }
             }
+            Event::ExecutionAwaiting { waiting_on, kind } => {
+                if matches!(kind, AwaitKind::Signal(_)) {
+                    self.begin(event, None);
+                }
+                self.awaits.push(Awaited { sequence, waiting_on, kind, end: AwaitEnd::Open });
+            }
+            Event::ExecutionResumed => self.end_await(AwaitEnd::Resumed(sequence)),
+            Event::CancelRequested { .. } => self.end_await(AwaitEnd::Interrupted(sequence)),
             Event::JoinSetAwaited { join_set_id, promise_id, result } => {
                 if let Some(number) = join_set_id.0.number_in(self.execution) {
-                    self.taken.entry(number).or_default().push((promise_id, result));
+                    self.taken.entry(number).or_default().push(Taken { sequence, promise_id, result });
                 }
             }
             _ => {}
         }
     }
 
-    fn begin(&mut self, allocated_by: &'a Event, outcome: Option<Recorded<'a>>) {
+    fn begin(&mut self, allocated_by: &'a Event, outcome: Option<(u64, Recorded<'a>)>) {
         self.operations.push(Operation { allocated_by, outcome });
     }
 
-    fn end(&mut self, id: &PromiseId, outcome: Recorded<'a>) {
+    fn end(&mut self, id: &PromiseId, outcome: (u64, Recorded<'a>)) {
         let number = id.number_in(self.execution);
         if let Some(operation) = number.and_then(|number| self.operations.get_mut(number as usize)) {
             operation.outcome = Some(outcome);
+        }
+    }
+
+    fn end_await(&mut self, end: AwaitEnd) {
+        if let Some(last) = self.awaits.last_mut()
+            && last.end == AwaitEnd::Open
+        {
+            last.end = end;
         }
     }
 }

@@ -106,7 +106,7 @@ impl RetryPolicy {
         let max = u128::from(self.max_interval_ms);
         let mut interval = u128::from(self.initial_interval_ms);
         for _ in 1..attempt {
-            let next = interval * u128::from(self.factor.0) / 1_000;
+            let next = (interval * u128::from(self.factor.0)).div_ceil(1_000);
             if interval >= max || next == interval {
                 break;
             }
@@ -153,6 +153,8 @@ mod tests {
         assert_eq!(grow.retry_at(u32::MAX, Timestamp::EPOCH, 0), Timestamp::MAX);
         let still = RetryPolicy { factor: Factor(1_000), ..RetryPolicy::default() };
         assert_eq!(still.interval_ms(u32::MAX, 0), 1_000);
+        let tiny = RetryPolicy { initial_interval_ms: 1, factor: Factor(1_001), ..RetryPolicy::default() };
+        assert_eq!((tiny.interval_ms(2, 0), tiny.interval_ms(3, 0)), (2, 3), "a short wait grows too");
         let none = RetryPolicy { initial_interval_ms: 0, ..RetryPolicy::default() };
         assert_eq!(none.interval_ms(u32::MAX, 7), 0);
     }

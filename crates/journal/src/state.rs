@@ -143,10 +143,11 @@ pub const fn transition(phase: Phase, act: Act) -> Result<Phase, Rule> {
     use Phase as P;
     match (phase, act) {
         (P::New, A::Start) => Ok(P::Running),
-        (P::New, _) | (_, A::Start) => Err(Rule::S2),
+        (P::New, _) => Err(Rule::S2),
 
         (P::Completed | P::Failed | P::Cancelled, A::Complete | A::Fail | A::Cancel) => Err(Rule::S3),
         (P::Completed | P::Failed | P::Cancelled, _) => Err(Rule::S4),
+        (_, A::Start) => Err(Rule::S2),
 
         (P::Running, A::Allocate | A::UseJoinSet) => Ok(P::Running),
         (P::Cancelling, A::Allocate | A::UseJoinSet) => Ok(P::Cancelling),
@@ -197,7 +198,7 @@ mod tests {
             table = format!("{}\n", table.trim_end());
         }
         expect![[r#"
-            Start              Running        S-2            S-2            S-2            S-2            S-2            S-2            S-2
+            Start              Running        S-2            S-2            S-2            S-2            S-4            S-4            S-4
             Allocate           S-2            Running        G-1            Cancelling     G-1            S-4            S-4            S-4
             UseJoinSet         S-2            Running        G-6            Cancelling     G-6            S-4            S-4            S-4
             Await              S-2            Blocked        G-2            CleanupBlocked G-2            S-4            S-4            S-4

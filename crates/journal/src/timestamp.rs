@@ -4,6 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::excerpt::excerpt;
 
 /// An instant in microseconds since the Unix epoch. The journal never reads a clock; somebody hands it in.
 ///
@@ -22,8 +26,8 @@ impl Timestamp {
     pub const EPOCH: Self = Self(0);
     /// 0000-01-01T00:00:00Z, the first instant that can be written.
     pub const MIN: Self = Self(-62_167_219_200_000_000);
-    /// 9999-12-30T22:00:00Z, the last instant that can be written in every time zone.
-    pub const MAX: Self = Self(253_402_207_200_000_000);
+    /// 9999-12-31T23:59:59.999999Z, the last instant that can be written.
+    pub const MAX: Self = Self(253_402_300_799_999_999);
 
     /// The instant `us` microseconds after the epoch, if it can be written.
     pub fn from_micros(us: i64) -> Option<Self> {
@@ -45,10 +49,8 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_microsecond(self.0) {
-            Ok(instant) => write!(f, "{instant}"),
-            Err(_) => write!(f, "{}us", self.0),
-        }
+        let instant = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000).map_err(|_| fmt::Error)?;
+        f.write_str(&instant.format(&Rfc3339).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -63,9 +65,10 @@ impl FromStr for Timestamp {
 
     /// Reads RFC 3339; what is finer than a microsecond is cut off.
     fn from_str(text: &str) -> Result<Self, TimestampError> {
-        let instant: jiff::Timestamp = text.parse().map_err(|_| TimestampError(text.to_owned()))?;
-        Self::from_micros(instant.as_nanosecond().div_euclid(1_000) as i64)
-            .ok_or_else(|| TimestampError(text.to_owned()))
+        let refuse = || TimestampError(excerpt(text));
+        let instant = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| refuse())?;
+        let us = instant.unix_timestamp_nanos().div_euclid(1_000);
+        i64::try_from(us).ok().and_then(Self::from_micros).ok_or_else(refuse)
     }
 }
 
@@ -97,15 +100,21 @@ mod tests {
     #[test]
     fn a_timer_in_the_far_future_saturates() {
         assert_eq!(Timestamp::EPOCH.plus_ms(2).as_micros(), 2_000);
-        for ms in [u64::MAX, i64::MAX as u64, 253_402_207_200_001] {
+        for ms in [u64::MAX, i64::MAX as u64, 253_402_300_800_000] {
             assert_eq!(Timestamp::EPOCH.plus_ms(ms), Timestamp::MAX);
         }
     }
 
     #[test]
     fn what_is_not_rfc_3339_is_refused() {
-        for text in ["", "yesterday", "2026-03-01", "2026-03-01T12:00:00", "2026-13-01T12:00:00Z"] {
+        for text in ["", "yesterday", "2026-03-01", "2026-03-01T12:00:00", "2026-13-01T12:00:00Z", "2026-03-01T12Z"] {
             assert!(text.parse::<Timestamp>().is_err(), "{text:?}");
         }
+        assert!("20260301T120000Z".parse::<Timestamp>().is_err());
+        assert_eq!(
+            "9999-12-31T23:59:59Z".parse::<Timestamp>().map(|at| at.to_string()),
+            Ok("9999-12-31T23:59:59Z".to_owned())
+        );
+        assert_eq!("1970-01-01T00:00:00.000001999999Z".parse(), Ok(Timestamp(1)));
     }
 }

@@ -37,6 +37,7 @@ enum Report<'a> {
     Valid { ok: bool, events: u64, state: String },
     Violated { ok: bool, violation: &'static str, sequence: u64, message: String },
     Unreadable { ok: bool, line: u64, message: &'a str },
+    Unusable { ok: bool, message: String },
 }
 
 /// What a journal turned out to be.
@@ -47,9 +48,16 @@ enum Verdict {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut lines = Lines::open(&args.file)?;
+    let mut lines = match Lines::open(&args.file) {
+        Ok(lines) => lines,
+        Err(error) => return unusable(args, &error),
+    };
     let mut table = (!args.json && !args.quiet).then(Table::new);
-    let verdict = judge(&mut lines, table.as_mut())?;
+    let verdict = match judge(&mut lines, table.as_mut()) {
+        Ok(verdict) => verdict,
+        Err(Stopped::Input(error)) => return unusable(args, &error),
+        Err(Stopped::Output(error)) => return Err(error.into()),
+    };
     if let Some(table) = table {
         table.finish()?;
     }
@@ -61,7 +69,30 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(verdict.exit_code())
 }
 
-fn judge(lines: &mut Lines, mut table: Option<&mut Table>) -> anyhow::Result<Verdict> {
+/// The file cannot be had: with `--json` that is an answer too.
+fn unusable(args: &Args, error: &anyhow::Error) -> anyhow::Result<ExitCode> {
+    if args.json {
+        let report = Report::Unusable { ok: false, message: format!("{error:#}") };
+        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+    } else {
+        paint::say(format_args!("{}: {error:#}", paint::error("error")));
+    }
+    Ok(ExitCode::from(crate::EXIT_UNUSABLE))
+}
+
+/// Why judging did not come to a verdict.
+enum Stopped {
+    Input(anyhow::Error),
+    Output(io::Error),
+}
+
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+fn judge(lines: &mut Lines, mut table: Option<&mut Table>) -> Result<Verdict, Stopped> {
     let mut reader = Reader::new();
     let mut fold = Fold::new(reader.execution());
     let mut progress = Progress::new(table.is_none());
@@ -70,17 +101,16 @@ fn judge(lines: &mut Lines, mut table: Option<&mut Table>) -> anyhow::Result<Ver
         let (line, text) = match next {
             Ok(next) => next,
             Err(Unreadable::Line { number, reason }) => return Ok(Verdict::Unreadable { line: number, reason }),
-            Err(Unreadable::Input(error)) => return Err(error),
+            Err(Unreadable::Input(error)) => return Err(Stopped::Input(error)),
         };
         let event = match reader.read(text) {
             Ok(event) => event,
             Err(error) => return Ok(Verdict::Unreadable { line, reason: error.to_string() }),
         };
-        if let Err(violation) = fold.check(&event) {
+        if let Err(violation) = fold.push(&event) {
             table.as_mut().map(|table| table.refused(&event, reader.execution(), violation.rule)).transpose()?;
             return Ok(Verdict::Violated { violation, line });
         }
-        fold.apply(&event);
         table.as_mut().map(|table| show(table, &event, &fold)).transpose()?;
         progress.at(fold.version());
         last_line = line;
@@ -124,11 +154,11 @@ impl Verdict {
         match self {
             Self::Valid { events, state } => {
                 let state = paint::styled(paint::of_state(*state), state);
-                anstream::eprintln!("{}: {events} events, {state}", paint::good("valid"));
+                paint::say(format_args!("{}: {events} events, {state}", paint::good("valid")));
             }
             Self::Violated { violation, line } => tell_violation(violation, *line),
             Self::Unreadable { line, reason } => {
-                anstream::eprintln!("{}: line {line}: {reason}", paint::error("unreadable"));
+                paint::say(format_args!("{}: line {line}: {reason}", paint::error("unreadable")));
             }
         }
     }
@@ -137,13 +167,13 @@ impl Verdict {
 fn tell_violation(violation: &Violation, line: u64) {
     let Violation { rule, sequence, event, message } = violation;
     let invariant = Rule::invariant(*rule);
-    anstream::eprintln!("{}: {} ({})", paint::error("violation"), paint::error(rule), invariant.name);
+    paint::say(format_args!("{}: {} ({})", paint::error("violation"), paint::error(rule), invariant.name));
     match line {
-        0 => anstream::eprintln!("  where: no line at all"),
-        line => anstream::eprintln!("  where: sequence {sequence}, line {line}, {event}"),
+        0 => paint::say(format_args!("  where: no line at all")),
+        line => paint::say(format_args!("  where: sequence {sequence}, line {line}, {event}")),
     }
-    anstream::eprintln!("  what:  {message}");
-    anstream::eprintln!("  rule:  {}", invariant.text);
+    paint::say(format_args!("  what:  {message}"));
+    paint::say(format_args!("  rule:  {}", invariant.text));
 }
 
 /// A count on the terminal while a long journal is judged and nothing else shows it.
@@ -162,7 +192,7 @@ impl Progress {
     fn at(&mut self, events: u64) {
         if self.wanted && events.is_multiple_of(Self::EVERY) {
             self.shown = true;
-            eprint!("\r{events} events judged");
+            let _ = write!(io::stderr(), "\r{events} events judged");
         }
     }
 }
@@ -170,7 +200,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
-            eprint!("\r\x1b[K");
+            let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
 }

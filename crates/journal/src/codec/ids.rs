@@ -111,7 +111,7 @@ pub(crate) mod awaited {
             match read_run(d)? {
                 Some((first, count)) => {
                     spend(scope, count)?;
-                    ids.extend((first..).take(count).map(|number| scope.execution().child(number)));
+                    ids.extend((0..count as u32).map(|offset| scope.execution().child(first + offset)));
                 }
                 None => {
                     spend(scope, 1)?;
@@ -134,7 +134,7 @@ pub(crate) mod awaited {
         }
         d.array()?;
         let (first, count) = (d.u32()?, d.u32()?);
-        match first.checked_add(count) {
+        match first.checked_add(count.saturating_sub(1)) {
             Some(_) => Ok(Some((first, count as usize))),
             None => Err(decode::Error::message("run of promises beyond the last number").at(d.position())),
         }

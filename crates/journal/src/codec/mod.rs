@@ -31,7 +31,8 @@ pub const VERSION: u8 = 1;
 const MAGIC: [u8; 2] = *b"OJ";
 const HEADER_BYTES: usize = MAGIC.len() + 1 + 4;
 
-/// How many promises the awaits of one record may name: a few bytes can name very many.
+/// How many promises the awaits of one record may name together: a few bytes can name very many. A single await
+/// always fits ([`crate::rules::AWAITED_MAX`]); where several do not, they go into several records.
 pub const AWAITED_MAX: usize = 1 << 20;
 
 /// Why bytes could not be written or read.
@@ -88,8 +89,11 @@ impl Scope for Record {
 /// Writes events as one record.
 pub fn encode(execution: ExecutionId, events: &[JournalEvent]) -> Result<Vec<u8>, CodecError> {
     let first = events.first().map_or(0, |event| event.sequence);
-    if let Some((expected, event)) = (first..).zip(events).find(|(expected, event)| event.sequence != *expected) {
-        return Err(CodecError::NotConsecutive { expected, found: event.sequence });
+    for (index, event) in events.iter().enumerate() {
+        let expected = first.saturating_add(index as u64);
+        if event.sequence != expected {
+            return Err(CodecError::NotConsecutive { expected, found: event.sequence });
+        }
     }
     let mut record = Vec::with_capacity(HEADER_BYTES + 32 + 48 * events.len());
     record.extend_from_slice(&MAGIC);

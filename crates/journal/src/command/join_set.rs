@@ -1,10 +1,15 @@
 //! Join sets: results are taken in the order in which they completed.
 
 use super::refuse;
-use crate::{AwaitKind, Event, EventKind, Flight, JoinSetId, Journal, Rule, Violation};
+use crate::{Act, AwaitKind, Event, EventKind, Flight, JoinSetId, Journal, Rule, Violation};
 
 pub(super) fn next(journal: &Journal, join_set_id: JoinSetId) -> Result<Event, Violation> {
     let fold = journal.fold();
+    fold.guard(Act::UseJoinSet, EventKind::JoinSetAwaited)?;
+    let Some(set) = fold.join_set(&join_set_id) else {
+        let message = format!("join set {} was never created", fold.show(&join_set_id.0));
+        return Err(refuse(fold, Rule::JS3, EventKind::JoinSetAwaited, message));
+    };
     if let Some(promise_id) = fold.next_ready(&join_set_id)
         && let Some(Flight::Completed { sequence, .. }) = fold.invoke(&promise_id).map(|invoke| invoke.flight)
         && let Some(result) = journal.result_at(sequence)
@@ -13,7 +18,7 @@ pub(super) fn next(journal: &Journal, join_set_id: JoinSetId) -> Result<Event, V
     }
     let waiting_on = fold.remaining(&join_set_id);
     if waiting_on.is_empty() {
-        let message = format!("join set {} has no result left to wait for", fold.show(&join_set_id.0));
+        let message = format!("all {} results of join set {} were taken", set.submitted, fold.show(&join_set_id.0));
         return Err(refuse(fold, Rule::JS6, EventKind::JoinSetAwaited, message));
     }
     Ok(Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Any })

@@ -7,7 +7,6 @@ mod attempt;
 mod join_set;
 mod signal;
 mod timer;
-mod wait;
 
 use std::sync::Arc;
 
@@ -44,7 +43,8 @@ pub enum Command {
     AwaitSignal { signal_name: Name },
     /// Give the oldest delivered signal to the open await that waits for it as `promise`.
     ReceiveSignal { promise: PromiseId },
-    /// Block until the promises satisfy `kind`; records nothing if they do already.
+    /// Block until the promises satisfy `kind`. The await is recorded even if they do already: which of them were
+    /// complete just then is what the guest saw, and replay must know.
     Await { waiting_on: Vec<PromiseId>, kind: AwaitKind },
     /// Go on after a satisfied await.
     Resume,
@@ -65,11 +65,11 @@ pub enum Command {
 }
 
 impl Command {
-    /// The event to record, if any.
-    pub(crate) fn decide(self, journal: &Journal, now: Timestamp) -> Result<Option<Event>, Violation> {
+    /// The event to record.
+    pub(crate) fn decide(self, journal: &Journal, now: Timestamp) -> Result<Event, Violation> {
         let fold = journal.fold();
         let next = || fold.next_child();
-        Ok(Some(match self {
+        Ok(match self {
             Self::Start { component_digest, input, parent, key } => {
                 Event::ExecutionStarted { component_digest, input, parent_id: parent, idempotency_key: key }
             }
@@ -86,9 +86,6 @@ impl Command {
             Self::DeliverSignal { signal_name, payload } => signal::deliver(fold, signal_name, payload),
             Self::AwaitSignal { signal_name } => signal::await_one(journal, signal_name),
             Self::ReceiveSignal { promise } => signal::receive(journal, promise)?,
-            Self::Await { waiting_on, kind } if wait::is_over(fold, &waiting_on, &kind) => {
-                return Ok(None);
-            }
             Self::Await { waiting_on, kind } => Event::ExecutionAwaiting { waiting_on, kind },
             Self::Resume => Event::ExecutionResumed,
             Self::CreateJoinSet => Event::JoinSetCreated { join_set_id: JoinSetId(next()) },
@@ -98,7 +95,7 @@ impl Command {
             Self::Fail { error } => Event::ExecutionFailed { error },
             Self::RequestCancel { reason } => Event::CancelRequested { reason },
             Self::Cancel { reason } => Event::ExecutionCancelled { reason },
-        }))
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Signals: buffered when they arrive, consumed oldest first.
 
 use super::refuse;
-use crate::{AwaitKind, Event, EventKind, Fold, Journal, Name, Payload, Promise, PromiseId, Rule, Violation};
+use crate::{Act, AwaitKind, Event, EventKind, Fold, Journal, Name, Payload, Promise, PromiseId, Rule, Violation};
 
 pub(super) fn deliver(fold: &Fold, signal_name: Name, payload: Payload) -> Event {
     let delivery_id = fold.inbox(&signal_name).delivered + 1;
@@ -19,6 +19,7 @@ pub(super) fn await_one(journal: &Journal, signal_name: Name) -> Event {
 
 pub(super) fn receive(journal: &Journal, promise_id: PromiseId) -> Result<Event, Violation> {
     let fold = journal.fold();
+    fold.guard(Act::Receive, EventKind::SignalReceived)?;
     let refuse = |rule, message| refuse(fold, rule, EventKind::SignalReceived, message);
     let Some(Promise::Signal { name, .. }) = fold.promise(&promise_id) else {
         return Err(refuse(Rule::CF4, format!("{} does not wait for a signal", fold.show(&promise_id))));

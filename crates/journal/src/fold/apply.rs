@@ -1,4 +1,4 @@
-//! Taking an event in. It was checked before, so nothing here can refuse; what does not fit is left alone.
+//! Taking an event in. It was checked before, so nothing here refuses anything.
 
 use super::inbox::{Delivery, Inbox};
 use super::{Fingerprint, Flight, Fold, Invoke, JoinSet, Promise, Slot, Wait};
@@ -6,7 +6,7 @@ use crate::{AwaitKind, Event, JoinSetId, JournalEvent, Name, Phase, PromiseId, t
 
 impl Fold {
     /// Takes in an event that [`Fold::check`] let through.
-    pub fn apply(&mut self, event: &JournalEvent) {
+    pub(super) fn apply(&mut self, event: &JournalEvent) {
         let act = self.act(&event.event);
         if let Ok(next) = transition(self.phase, act) {
             self.enter(next);

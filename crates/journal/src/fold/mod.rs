@@ -1,6 +1,6 @@
 //! What a journal's events amount to: the one place that knows the current state, kept up to date event by event.
 //!
-//! [`Fold::check`] says whether an event may follow, [`Fold::apply`] takes it in; both cost the same however long the
+//! [`Fold::check`] says whether an event may follow, [`Fold::push`] takes it in if so; both cost the same however long the
 //! journal is. The fold holds no payloads, only fingerprints and places, so a journal of any length can be judged in
 //! little memory.
 
@@ -18,8 +18,8 @@ pub use promise::{Flight, Invoke, JoinSet, Promise};
 
 use crate::invariant::Enforced;
 use crate::{
-    Act, AwaitKind, Event, ExecutionId, JoinSetId, JournalEvent, Name, Phase, PromiseId, Rule, State, Violation, rules,
-    transition,
+    Act, AwaitKind, Event, EventKind, ExecutionId, JoinSetId, JournalEvent, Name, Phase, PromiseId, Rule, State,
+    Violation, rules, transition,
 };
 
 /// What an execution waits for.
@@ -145,6 +145,13 @@ impl Fold {
         (0..).zip(&self.slots).map(|(number, slot)| (self.execution.child(number), &slot.promise))
     }
 
+    /// Takes `event` in if it may follow; changes nothing if not.
+    pub fn push(&mut self, event: &JournalEvent) -> Result<(), Violation> {
+        self.check(event)?;
+        self.apply(event);
+        Ok(())
+    }
+
     /// Whether `event` may follow; the rule it breaks if not.
     pub fn check(&self, event: &JournalEvent) -> Result<(), Violation> {
         let refuse =
@@ -152,8 +159,7 @@ impl Fold {
         if let Some(message) = rules::structure::sequence_is_index(self, event) {
             return Err(refuse(Rule::S1, message));
         }
-        let act = self.act(&event.event);
-        transition(self.phase, act).map_err(|rule| refuse(rule, self.status_message(act)))?;
+        self.guard(self.act(&event.event), event.event.kind())?;
         for rule in rules::of(event.event.kind()) {
             if let Enforced::Content(check) = rule.invariant().enforced
                 && let Some(message) = check(self, event)
@@ -162,6 +168,16 @@ impl Fold {
             }
         }
         Ok(())
+    }
+
+    /// Whether the phase allows `act`, which an event of this kind would be.
+    pub(crate) fn guard(&self, act: Act, event: EventKind) -> Result<Phase, Violation> {
+        transition(self.phase, act).map_err(|rule| Violation {
+            rule,
+            sequence: self.version,
+            event,
+            message: self.status_message(act),
+        })
     }
 
     /// What the event does, as far as the phase is concerned.
@@ -198,7 +214,7 @@ impl Fold {
 
     fn status_message(&self, act: Act) -> String {
         match (self.state(), act) {
-            (None, _) => "the journal is empty".to_owned(),
+            (None, _) => "a journal begins with ExecutionStarted".to_owned(),
             (Some(_), Act::ResumeUnsatisfied) => {
                 let waiting: Vec<String> = self.waiting_on().take(8).map(|id| self.show(&id).to_string()).collect();
                 format!("still waiting on {}", waiting.join(", "))

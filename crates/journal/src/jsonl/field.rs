@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{LineError, policy};
+use crate::excerpt::excerpt;
 use crate::{
     AwaitKind, ErrorKind, ExecutionError, InvokeKind, InvokeResult, Name, Payload, RetryPolicy, Text, Timestamp, hex,
 };
@@ -24,7 +25,7 @@ impl<'a> Field<'a> {
         match self.raw {
             None => LineError(format!("field `{}` is missing: expected {expected}", self.name)),
             Some(raw) => {
-                let found: String = raw.get().chars().take(60).collect();
+                let found = excerpt(raw.get());
                 LineError(format!("field `{}` is {found}: expected {expected}", self.name))
             }
         }
@@ -49,7 +50,8 @@ impl<'a> Field<'a> {
     }
 
     pub(super) fn payload(self) -> Result<Payload> {
-        self.raw.map(Payload::from_raw).ok_or_else(|| self.wrong("any JSON value"))
+        let expected = "any JSON value, nested at most 128 deep";
+        self.raw.and_then(|raw| Payload::from_raw(raw).ok()).ok_or_else(|| self.wrong(expected))
     }
 
     pub(super) fn text(self) -> Result<Text> {
@@ -89,8 +91,7 @@ impl<'a> Field<'a> {
     pub(super) fn bytes(self) -> Result<Arc<[u8]>> {
         let expected = "a string of hex digits";
         let text = self.text().map_err(|_| self.wrong(expected))?;
-        let digits = text.strip_prefix("0x").unwrap_or(&text).to_ascii_lowercase();
-        hex::decode(&digits).map(Arc::from).ok_or_else(|| self.wrong(expected))
+        hex::decode(text.strip_prefix("0x").unwrap_or(&text)).map(Arc::from).ok_or_else(|| self.wrong(expected))
     }
 
     pub(super) fn invoke_kind(self) -> Result<InvokeKind> {
@@ -128,12 +129,11 @@ impl<'a> Field<'a> {
     pub(super) fn result(self) -> Result<InvokeResult> {
         let expected = "{\"ok\": VALUE} or {\"err\": {\"kind\": …, \"message\": …}}";
         let object: ResultObject<'_> = self.object(expected)?;
-        match (object.ok, object.err) {
-            (Some(ok), None) => Ok(Ok(Payload::from_raw(ok))),
-            (None, err @ Some(_)) => {
-                let err = Field { name: self.name, raw: err };
-                err.error().map(Err).map_err(|_| self.wrong(expected))
-            }
+        let ok = Field { name: self.name, raw: object.ok };
+        let err = Field { name: self.name, raw: object.err };
+        match (ok.optional(), err.optional()) {
+            (None, Some(err)) => err.error().map(Err).map_err(|_| self.wrong(expected)),
+            (_, None) if ok.raw.is_some() => ok.payload().map(Ok),
             _ => Err(self.wrong(expected)),
         }
     }

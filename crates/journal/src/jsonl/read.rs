@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use super::LineError;
 use super::field::{Field, present};
+use crate::excerpt::excerpt;
 use crate::{Event, EventKind, ExecutionId, JoinSetId, JournalEvent, PromiseId};
 
 type Result<T> = std::result::Result<T, LineError>;
@@ -42,7 +43,7 @@ impl Reader {
         let timestamp = line.timestamp().instant()?;
         let name = line.event().text()?;
         let kind = EventKind::from_name(&name).ok_or_else(|| {
-            let name: String = name.chars().take(60).collect();
+            let name = excerpt(&name);
             LineError(format!("field `event` is {name:?}: expected one of the 20 names, such as \"InvokeScheduled\""))
         })?;
         let event = self.event(kind, &line).map_err(|LineError(error)| LineError(format!("{name}: {error}")))?;

@@ -3,6 +3,9 @@
 use crate::fold::Promise;
 use crate::{AwaitKind, Event, Fold, JournalEvent, PromiseId};
 
+/// How many promises one await may name. The event lists them all.
+pub const AWAITED_MAX: usize = 1 << 16;
+
 pub(crate) fn ids_distinct(_: &Fold, event: &JournalEvent) -> Option<String> {
     let Event::ExecutionAwaiting { waiting_on, kind } = &event.event else {
         return None;
@@ -12,6 +15,9 @@ pub(crate) fn ids_distinct(_: &Fold, event: &JournalEvent) -> Option<String> {
     }
     if matches!(kind, AwaitKind::Single) && waiting_on.len() > 1 {
         return Some(format!("a single await names {} promises", waiting_on.len()));
+    }
+    if waiting_on.len() > AWAITED_MAX {
+        return Some(format!("the await names {} promises, at most {AWAITED_MAX} are allowed", waiting_on.len()));
     }
     (!is_distinct(waiting_on)).then(|| "the await names a promise twice".to_owned())
 }

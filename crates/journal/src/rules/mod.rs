@@ -8,6 +8,8 @@ pub(crate) mod signal;
 pub(crate) mod structure;
 pub(crate) mod timer;
 
+pub use awaiting::AWAITED_MAX;
+
 use crate::EventKind::{self, *};
 use crate::Rule::{self, *};
 

@@ -8,6 +8,8 @@ use onward_journal::{
     RetryPolicy, Rule, Timestamp, transition,
 };
 
+use onward_journal::rules::AWAITED_MAX;
+
 use super::oracle;
 use super::script::*;
 
@@ -43,7 +45,7 @@ fn breaks(rule: Rule, reported: Rule, events: &[JournalEvent]) {
 /// Whether the rule's own check refuses the event, whatever the other rules say.
 fn own_check_refuses(rule: Rule, before: &[JournalEvent], last: &JournalEvent) -> bool {
     let mut fold = Fold::new(own());
-    before.iter().for_each(|event| fold.apply(event));
+    before.iter().for_each(|event| fold.push(event).unwrap());
     match rule.invariant().enforced {
         Enforced::Content(check) => check(&fold, last).is_some(),
         Enforced::Status => fold.check(last).is_err_and(|violation| violation.rule == rule),
@@ -69,6 +71,7 @@ breakers! {
     S3 => nothing_ends_twice: [started(), complete(), fail()];
     S3 => cancelled_after_completed_ends_twice: [started(), cancel_requested(), complete(), cancelled()];
     S4 => nothing_follows_the_end: [started(), complete(), random(0)];
+    S4 => nothing_starts_again: [started(), complete(), started()];
     S4 => no_signal_is_delivered_after_the_end: [started(), fail(), delivered("go", 1, 0)];
     S4 => no_attempt_ends_after_the_end: [started(), scheduled(0), attempted(0, 1), complete(), completed(0, 0, 1)];
     S4 => cancel_is_not_requested_after_the_end: [started(), complete(), cancel_requested()];
@@ -326,6 +329,21 @@ fn the_same_error_of_another_kind_is_another_result() {
     };
     judge(&journal(ErrorKind::Timeout)).unwrap();
     assert_eq!(judge(&journal(ErrorKind::Trap)).unwrap_err().rule, Rule::H3);
+}
+
+#[test]
+fn an_await_names_at_most_65536_promises() {
+    let mut events = vec![started()];
+    events.extend((0..=AWAITED_MAX as u32).map(timer));
+    let numbers: Vec<u32> = (0..=AWAITED_MAX as u32).collect();
+    let mut fold = Fold::new(own());
+    record(&events).iter().for_each(|event| fold.push(event).unwrap());
+    let wait = |numbers: &[u32]| {
+        let event = awaiting(AwaitKind::Any, numbers);
+        fold.check(&JournalEvent { sequence: fold.version(), timestamp: Timestamp::EPOCH, event })
+    };
+    assert_eq!(wait(&numbers).unwrap_err().rule, Rule::H7);
+    assert_eq!(wait(&numbers[1..]), Ok(()));
 }
 
 #[test]

@@ -34,12 +34,10 @@ impl Dialogue {
     /// Notes what the command records, or which rule refuses it.
     fn ask(&mut self, command: Command) -> &mut Self {
         match self.journal.handle(command, self.now) {
-            Ok(events) if events.is_empty() => self.said += "nothing\n",
             Ok(events) => {
-                for event in events {
-                    let state = self.journal.state().unwrap();
-                    self.said += &format!("{} → {state}\n", event.event.describe(own()));
-                }
+                let state = self.journal.state().unwrap();
+                let told: Vec<String> = events.iter().map(|event| event.event.describe(own()).to_string()).collect();
+                self.said += &format!("{} → {state}\n", told.join(", "));
             }
             Err(violation) => self.said += &format!("{}: {}\n", violation.rule, violation.message),
         }
@@ -137,7 +135,7 @@ fn commands_for_unknown_promises_are_refused_by_the_rules() {
         H-8: root.0 was never allocated
         H-7: the await names no promise
         JS-1: join set root.0 was never created
-        JS-6: join set root.0 has no result left to wait for
+        JS-3: join set root.0 was never created
         S-5: the execution is Running
     "#]]);
     assert_eq!(dialogue.journal.fold().version(), 1);
@@ -165,8 +163,8 @@ fn timers_fire_on_time_and_once() {
         TimerFired("root.0") → Blocked
         H-1: timer root.0 fired already
         ExecutionResumed → Running
-        nothing
-        TimerScheduled("root.1", 18446744073709551615ms, 9999-12-30T22:00:00Z) → Running
+        ExecutionAwaiting(["root.0"], Single), ExecutionResumed → Running
+        TimerScheduled("root.1", 18446744073709551615ms, 9999-12-31T23:59:59.999999Z) → Running
     "#]]);
 }
 
@@ -235,7 +233,7 @@ fn a_join_set_gives_results_in_the_order_of_completion() {
         ExecutionResumed → Running
         JoinSetAwaited("root.0", "root.3", Ok(33)) → Running
         JoinSetAwaited("root.0", "root.1", Ok(11)) → Running
-        JS-6: join set root.0 has no result left to wait for
+        JS-6: all 3 results of join set root.0 were taken
     "#]]);
 }
 
@@ -260,7 +258,7 @@ fn a_join_set_waits_for_what_is_left() {
 }
 
 #[test]
-fn a_satisfied_await_records_nothing() {
+fn a_satisfied_await_is_recorded_with_its_resume() {
     let mut dialogue = Dialogue::begin();
     dialogue.ask(schedule(None)).ask(start(0)).ask(finish(0, 1)).ask(schedule(None)).ask(Command::ReadClock);
     dialogue.said.clear();
@@ -268,16 +266,47 @@ fn a_satisfied_await_records_nothing() {
         .ask(wait(AwaitKind::Single, &[0]))
         .ask(wait(AwaitKind::Any, &[0, 1]))
         .ask(wait(AwaitKind::Single, &[2]))
-        .ask(wait(AwaitKind::All, &[0, 1]));
+        .ask(wait(AwaitKind::All, &[0, 1]))
+        .ask(wait(AwaitKind::Single, &[0]));
     dialogue.says(&expect![[r#"
-        nothing
-        nothing
+        ExecutionAwaiting(["root.0"], Single), ExecutionResumed → Running
+        ExecutionAwaiting(["root.0","root.1"], Any), ExecutionResumed → Running
         H-9: root.2 is neither an invoke nor a timer nor a signal
         ExecutionAwaiting(["root.0","root.1"], All) → Blocked
+        G-2: the execution is Blocked with an open await
     "#]]);
     let waiting: Vec<_> = dialogue.journal.fold().waiting_on().collect();
     assert_eq!(waiting, [promise(0), promise(1)]);
     assert!(!dialogue.journal.fold().wait().unwrap().is_satisfied());
+}
+
+#[test]
+fn an_await_is_held_to_the_rules_whether_it_is_satisfied_or_not() {
+    let mut dialogue = Dialogue::begin();
+    dialogue.ask(schedule(None)).ask(start(0)).ask(finish(0, 1)).ask(Command::ReadClock);
+    dialogue.said.clear();
+    let foreign = onward_journal::ExecutionId::default().child(0);
+    dialogue
+        .ask(wait(AwaitKind::All, &[0, 0]))
+        .ask(wait(AwaitKind::Single, &[0, 0]))
+        .ask(wait(AwaitKind::Any, &[0, 7]))
+        .ask(wait(AwaitKind::Any, &[0, 1]))
+        .ask(Command::Await { waiting_on: vec![promise(0), foreign], kind: AwaitKind::Any })
+        .ask(Command::Complete { result: payload(0) })
+        .ask(wait(AwaitKind::Single, &[0]))
+        .ask(Command::Next { set: set(0) })
+        .ask(Command::ReceiveSignal { promise: promise(0) });
+    dialogue.says(&expect![[r#"
+        H-7: the await names a promise twice
+        H-7: a single await names 2 promises
+        H-8: root.7 was never allocated
+        H-9: root.1 is neither an invoke nor a timer nor a signal
+        ID-1: 0000000000000000000000000000000000000000000000000000000000000000.0 is not an operation of this execution
+        ExecutionCompleted(0) → Completed
+        S-4: the execution is Completed
+        S-4: the execution is Completed
+        S-4: the execution is Completed
+    "#]]);
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Search {
                     self.legal += 1;
                     if history.len() + 1 < length {
                         let mut next = fold.clone();
-                        next.apply(&event);
+                        next.push(&event).unwrap();
                         history.push(event);
                         self.extend(history, &next, length);
                         history.pop();

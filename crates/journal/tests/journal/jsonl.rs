@@ -52,6 +52,14 @@ fn a_null_result_is_a_result() {
 }
 
 #[test]
+fn an_absent_half_of_a_result_may_be_null() {
+    let result = |text: &str| read("InvokeCompleted", &format!(r#""promise_id":"root.0","result":{text},"attempt":1"#));
+    assert_eq!(result(r#"{"ok":1,"err":null}"#), result(r#"{"ok":1}"#));
+    assert_eq!(result(r#"{"ok":null,"err":"no"}"#), result(r#"{"err":"no"}"#));
+    assert_eq!(result(r#"{"ok":null,"err":null}"#), result(r#"{"ok":null}"#));
+}
+
+#[test]
 fn errors_have_a_kind_or_are_plain_text() {
     let failed = |error: &str| read("ExecutionFailed", &format!(r#""error":{error}"#));
     assert_eq!(failed(r#""gave up""#), fail());
@@ -131,7 +139,11 @@ fn unreadable() -> Vec<String> {
         line("TimerFired", r#""promise_id":7"#),
         line("TimerFired", r#""promise_id":"root.x""#),
         line("TimerFired", &format!(r#""promise_id":"root{}""#, ".0".repeat(65))),
+        line("TimerFired", r#""promise_id":"\u001b]0;title\u0007""#),
+        line("TimerFired", &format!(r#""promise_id":"{}""#, "9".repeat(10_000))),
+        line("InvokeStarted", "\"promise_id\":\"root.0\",\"attempt\":\"\u{9b}\u{7f}\u{202e}\""),
         line("InvokeStarted", &format!(r#"{promise},"attempt":1.5"#)),
+        line("ExecutionCompleted", &format!(r#""result":{}1{}"#, "[".repeat(129), "]".repeat(129))),
         completed("{}"),
         completed("[1]"),
         completed(r#"{"err":["trap"]}"#),
@@ -160,6 +172,7 @@ fn unreadable() -> Vec<String> {
 #[test]
 fn errors_name_the_field_and_what_was_expected() {
     let told: String = unreadable().iter().map(|text| complaint(text) + "\n").collect();
+    assert!(!told.chars().any(|char| char.is_control() && char != '\n'), "nothing reaches the terminal");
     expect![[r#"
         not a journal event: expected one JSON object: it begins with something else
         not a journal event: expected one JSON object: it begins with something else
@@ -172,7 +185,11 @@ fn errors_name_the_field_and_what_was_expected() {
         TimerFired: field `promise_id` is 7: expected a promise id such as "root.1"
         TimerFired: field `promise_id`: `root.x` is not an id: after the root each part is a number from 0 to 4294967295, without leading zeros
         TimerFired: field `promise_id`: a call tree is at most 64 levels deep, this id has 65
+        TimerFired: field `promise_id`: `�]0;title�` is not an id: expected `root` or 64 hex digits, then `.NUMBER` for each level
+        TimerFired: field `promise_id`: `99999999999999999999999999999999999999999999999999999999999…` is not an id: expected `root` or 64 hex digits, then `.NUMBER` for each level
+        InvokeStarted: field `attempt` is "���": expected an integer from 1 to 4294967295
         InvokeStarted: field `attempt` is 1.5: expected an integer from 1 to 4294967295
+        ExecutionCompleted: field `result` is [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[…: expected any JSON value, nested at most 128 deep
         InvokeCompleted: field `result` is {}: expected {"ok": VALUE} or {"err": {"kind": …, "message": …}}
         InvokeCompleted: field `result` is [1]: expected {"ok": VALUE} or {"err": {"kind": …, "message": …}}
         InvokeCompleted: field `result` is {"err":["trap"]}: expected {"ok": VALUE} or {"err": {"kind": …, "message": …}}
@@ -191,8 +208,8 @@ fn errors_name_the_field_and_what_was_expected() {
         ExecutionAwaiting: field `signal_name` is missing: expected a string of 1 to 1024 bytes without control characters
         ExecutionAwaiting: field `kind` is "some": expected "single", "any", "all" or "signal"
         ExecutionAwaiting: field `waiting_on` is "root.0": expected a list of promise ids
-        ExecutionStarted: field `component_digest`: `abc` is not a component digest: expected `sha256:` and 64 lowercase hex digits
-        ExecutionCompleted: field `result` is missing: expected any JSON value
+        ExecutionStarted: field `component_digest`: `abc` is not a component digest: expected `sha256:` and 64 hex digits
+        ExecutionCompleted: field `result` is missing: expected any JSON value, nested at most 128 deep
         ExecutionFailed: field `error` is {"message":"no kind"}: expected an object with a string `kind` (and `message`), or a string
         SignalDelivered: field `delivery_id` is "1": expected an integer from 0
     "#]].assert_eq(&told);

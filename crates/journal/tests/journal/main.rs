@@ -11,5 +11,6 @@ mod jsonl;
 mod model;
 mod oracle;
 mod properties;
+mod replay;
 mod script;
 mod worked_examples;

@@ -152,8 +152,7 @@ pub(crate) fn record(events: &[Event]) -> Vec<JournalEvent> {
 pub(crate) fn judge(events: &[JournalEvent]) -> Result<Vec<State>, Violation> {
     let mut fold = Fold::new(own());
     let take = |event: &JournalEvent| {
-        fold.check(event)?;
-        fold.apply(event);
+        fold.push(event)?;
         Ok(fold.state().expect("an accepted event gives a state"))
     };
     events.iter().map(take).collect()

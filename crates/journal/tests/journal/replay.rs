@@ -1,0 +1,422 @@
+//! A guest runs live, with everything that can happen to it happening at random times, cancellation included; then it runs
+//! again, answered from the journal alone. It must be told the same, call by call.
+
+use std::collections::BTreeSet;
+
+use onward_journal::{
+    AwaitEnd, AwaitKind, Command, Event, ExecutionError, Flight, InvokeKind, JoinSetId, Journal, Promise, PromiseId,
+    Recorded, Replay, Timestamp,
+};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use super::script::*;
+
+/// A call that the guest makes. Numbers choose among the promises it has.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    Random,
+    Clock,
+    Sleep,
+    Invoke,
+    Schedule,
+    AwaitAny(u8),
+    AwaitAll(u8),
+    AwaitSignal(bool),
+    CreateSet,
+    Submit(u8, u8),
+    Next(u8),
+}
+
+/// What a guest is told. Once cancelled it goes on with its cleanup, which is the rest of its calls.
+type Told = String;
+
+/// The guest's side: which promises and sets it has, the same live and on replay.
+#[derive(Default)]
+struct Guest {
+    children: u32,
+    awaitable: Vec<PromiseId>,
+    sets: Vec<JoinSetId>,
+    is_cancelled: bool,
+}
+
+impl Guest {
+    fn allocate(&mut self) -> PromiseId {
+        self.children += 1;
+        promise(self.children - 1)
+    }
+
+    fn pick(&self, number: u8) -> Vec<PromiseId> {
+        let picked: BTreeSet<usize> = [number, number / 3].map(|n| usize::from(n) % self.awaitable.len().max(1)).into();
+        picked.into_iter().filter_map(|index| self.awaitable.get(index).cloned()).collect()
+    }
+}
+
+/// Who answers a guest: the world, or the journal.
+trait Host {
+    fn random(&mut self, id: &PromiseId) -> Told;
+    fn clock(&mut self, id: &PromiseId) -> Told;
+    fn sleep(&mut self, id: &PromiseId);
+    fn schedule(&mut self, id: &PromiseId);
+    fn create_set(&mut self, id: &JoinSetId);
+    fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Told;
+    /// `None` if cancellation interrupted it.
+    fn wait(&mut self, ids: &[PromiseId], kind: AwaitKind) -> Option<Told>;
+    fn signal(&mut self, id: &PromiseId, name: &str) -> Option<Told>;
+    fn next(&mut self, set: &JoinSetId) -> Option<Told>;
+}
+
+/// Runs the guest until it returns, or until its host has no answer yet.
+fn run(calls: &[Call], host: &mut impl Host) -> Vec<Told> {
+    let mut guest = Guest::default();
+    calls.iter().map(|call| make(*call, &mut guest, host)).collect()
+}
+
+fn make(call: Call, guest: &mut Guest, host: &mut impl Host) -> Told {
+    let answer = match call {
+        Call::Random => Some(host.random(&guest.allocate())),
+        Call::Clock => Some(host.clock(&guest.allocate())),
+        Call::Sleep | Call::Invoke | Call::Schedule => {
+            let id = guest.allocate();
+            if matches!(call, Call::Sleep) {
+                host.sleep(&id)
+            } else {
+                host.schedule(&id)
+            }
+            guest.awaitable.push(id.clone());
+            if matches!(call, Call::Schedule) {
+                Some("scheduled".to_owned())
+            } else {
+                host.wait(&[id], AwaitKind::Single)
+            }
+        }
+        Call::AwaitAny(number) | Call::AwaitAll(number) => match guest.pick(number) {
+            none if none.is_empty() => Some("nothing to await".to_owned()),
+            ids if matches!(call, Call::AwaitAny(_)) => host.wait(&ids, AwaitKind::Any),
+            ids => host.wait(&ids, AwaitKind::All),
+        },
+        Call::AwaitSignal(is_go) => host.signal(&guest.allocate(), if is_go { "go" } else { "stop" }),
+        Call::CreateSet => {
+            let set = JoinSetId(guest.allocate());
+            host.create_set(&set);
+            guest.sets.push(set);
+            Some("created".to_owned())
+        }
+        Call::Submit(set, number) => {
+            let set = guest.sets.get(usize::from(set) % guest.sets.len().max(1)).cloned();
+            let id = guest.pick(number).pop();
+            Some(set.zip(id).map_or("nothing to submit".to_owned(), |(set, id)| host.submit(&set, &id)))
+        }
+        Call::Next(set) => match guest.sets.get(usize::from(set) % guest.sets.len().max(1)).cloned() {
+            None => Some("no set".to_owned()),
+            Some(set) => host.next(&set),
+        },
+    };
+    guest.is_cancelled |= answer.is_none();
+    answer.unwrap_or_else(|| "cancelled".to_owned())
+}
+
+/// The world: records through commands, and lets things happen at random.
+struct World<'a> {
+    journal: Journal,
+    chance: Box<dyn FnMut(u32) -> u32 + 'a>,
+    now_ms: u64,
+}
+
+impl World<'_> {
+    fn ask(&mut self, command: Command) -> Result<Vec<onward_journal::JournalEvent>, onward_journal::Violation> {
+        self.now_ms += 1;
+        self.journal.handle(command, Timestamp::EPOCH.plus_ms(self.now_ms))
+    }
+
+    /// Something happens, or not.
+    fn happen(&mut self) {
+        self.now_ms += 10_000;
+        let known = self.journal.fold().next_child().path()[0];
+        let promise = promise((self.chance)(known + 1));
+        let signal_name = name(["go", "stop"][(self.chance)(2) as usize]);
+        let what = (self.chance)(40);
+        let flight = self.journal.fold().invoke(&promise).map(|invoke| invoke.flight);
+        let is_timer = matches!(self.journal.fold().promise(&promise), Some(Promise::Timer { .. }));
+        let command = match flight {
+            Some(Flight::Started) if what.is_multiple_of(3) => {
+                Command::FailAttempt { promise, error: error(&what.to_string()), entropy: 0 }
+            }
+            Some(Flight::Started) => Command::CompleteAttempt { promise, result: payload(what) },
+            Some(Flight::Scheduled | Flight::Retrying { .. }) => Command::StartAttempt { promise },
+            _ if is_timer => Command::FireTimer { promise },
+            _ if what == 0 => Command::RequestCancel { reason: "enough".into() },
+            _ if what < 10 => Command::DeliverSignal { signal_name, payload: payload(what) },
+            _ => return,
+        };
+        // What cannot happen now does not.
+        let _ = self.ask(command);
+    }
+
+    /// Lets things happen until the open await ends; `None` if it was interrupted.
+    fn block(&mut self) -> Option<()> {
+        while let Some(wait) = self.journal.fold().wait() {
+            if wait.is_satisfied() && (self.chance)(3) == 0 {
+                self.ask(Command::Resume).unwrap();
+                return Some(());
+            }
+            let waiting: Vec<PromiseId> = self.journal.fold().waiting_on().collect();
+            for promise in waiting {
+                let is_signal =
+                    matches!(self.journal.fold().promise(&promise), Some(Promise::Signal { received: false, .. }));
+                if is_signal && self.ask(Command::ReceiveSignal { promise }).is_ok() {
+                    continue;
+                }
+            }
+            self.happen();
+        }
+        None
+    }
+
+    fn seen(&self, ids: &[PromiseId]) -> Told {
+        let replay = Replay::new(own(), self.journal.events());
+        format!("{:?}", ids.iter().map(|id| replay.outcome(id)).collect::<Vec<_>>())
+    }
+}
+
+impl Host for World<'_> {
+    fn random(&mut self, _: &PromiseId) -> Told {
+        let value = [(self.chance)(256) as u8];
+        self.ask(Command::Random { value: value.into() }).unwrap();
+        format!("{:?}", Recorded::Random(&value))
+    }
+
+    fn clock(&mut self, _: &PromiseId) -> Told {
+        self.ask(Command::ReadClock).unwrap();
+        format!("{:?}", Recorded::Time(Timestamp::EPOCH.plus_ms(self.now_ms)))
+    }
+
+    fn sleep(&mut self, _: &PromiseId) {
+        self.ask(Command::Sleep { duration_ms: 5_000 }).unwrap();
+    }
+
+    fn schedule(&mut self, _: &PromiseId) {
+        let (kind, function_name) = (InvokeKind::Function, name("task"));
+        self.ask(Command::Schedule { kind, function_name, input: payload(0), retry_policy: None }).unwrap();
+        self.happen();
+    }
+
+    fn create_set(&mut self, _: &JoinSetId) {
+        self.ask(Command::CreateJoinSet).unwrap();
+    }
+
+    fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Told {
+        let submitted = self.ask(Command::Submit { set: set.clone(), promise: id.clone() });
+        // A refused submit is the guest's mistake; it leaves no event, so it must be judged from what there is.
+        submitted.map_or_else(|violation| violation.rule.to_string(), |_| "submitted".to_owned())
+    }
+
+    fn wait(&mut self, ids: &[PromiseId], kind: AwaitKind) -> Option<Told> {
+        let events = self.ask(Command::Await { waiting_on: ids.to_vec(), kind }).unwrap();
+        if events.len() == 1 {
+            self.block()?;
+        }
+        Some(self.seen(ids))
+    }
+
+    fn signal(&mut self, id: &PromiseId, signal: &str) -> Option<Told> {
+        self.ask(Command::AwaitSignal { signal_name: name(signal) }).unwrap();
+        if self.journal.fold().wait().is_some() {
+            self.block()?;
+        }
+        Some(self.seen(std::slice::from_ref(id)))
+    }
+
+    fn next(&mut self, set: &JoinSetId) -> Option<Told> {
+        loop {
+            match self.ask(Command::Next { set: set.clone() }) {
+                Err(violation) => return Some(violation.rule.to_string()),
+                Ok(events) => match &events[0].event {
+                    Event::JoinSetAwaited { promise_id, result, .. } => {
+                        return Some(format!("{promise_id} {result:?}"));
+                    }
+                    _ => self.block()?,
+                },
+            }
+        }
+    }
+}
+
+/// The journal as a host. It looks only at what the index offers.
+struct Recording<'a> {
+    replay: Replay<'a>,
+    awaits: usize,
+    taken: std::collections::BTreeMap<JoinSetId, usize>,
+    submitted: std::collections::BTreeMap<PromiseId, JoinSetId>,
+    members: std::collections::BTreeMap<JoinSetId, usize>,
+}
+
+impl<'a> Recording<'a> {
+    fn outcome(&self, id: &PromiseId) -> Told {
+        format!("{:?}", self.replay.outcome(id).unwrap())
+    }
+
+    /// The end of the guest's next await: when it went on, or `None` if it was interrupted.
+    fn next_await(&mut self) -> Option<u64> {
+        let awaited = self.replay.awaited(self.awaits).unwrap();
+        self.awaits += 1;
+        match awaited.end {
+            AwaitEnd::Resumed(sequence) => Some(sequence),
+            AwaitEnd::Interrupted(_) => None,
+            AwaitEnd::Open => panic!("the live run ended every await"),
+        }
+    }
+
+    fn seen(&self, ids: &[PromiseId], sequence: u64) -> Told {
+        format!("{:?}", ids.iter().map(|id| self.replay.seen(id, sequence)).collect::<Vec<_>>())
+    }
+}
+
+impl Host for Recording<'_> {
+    fn random(&mut self, id: &PromiseId) -> Told {
+        self.outcome(id)
+    }
+
+    fn clock(&mut self, id: &PromiseId) -> Told {
+        self.outcome(id)
+    }
+
+    fn sleep(&mut self, id: &PromiseId) {
+        assert!(matches!(self.replay.operation(id), Some(Event::TimerScheduled { .. })));
+    }
+
+    fn schedule(&mut self, id: &PromiseId) {
+        assert!(matches!(self.replay.operation(id), Some(Event::InvokeScheduled { .. })));
+    }
+
+    fn create_set(&mut self, set: &JoinSetId) {
+        assert!(matches!(self.replay.operation(&set.0), Some(Event::JoinSetCreated { .. })));
+    }
+
+    /// Whether a submit is refused follows from the guest's own calls.
+    fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Told {
+        if !matches!(self.replay.operation(id), Some(Event::InvokeScheduled { .. })) {
+            return "H-12".to_owned();
+        }
+        match self.submitted.get(id) {
+            Some(owner) if owner == set => return "H-2".to_owned(),
+            Some(_) => return "JS-7".to_owned(),
+            None if self.taken.get(set).is_some_and(|taken| *taken > 0) => return "JS-2".to_owned(),
+            None => {}
+        }
+        self.submitted.insert(id.clone(), set.clone());
+        *self.members.entry(set.clone()).or_default() += 1;
+        "submitted".to_owned()
+    }
+
+    fn wait(&mut self, ids: &[PromiseId], _: AwaitKind) -> Option<Told> {
+        let resumed = self.next_await()?;
+        Some(self.seen(ids, resumed))
+    }
+
+    fn signal(&mut self, id: &PromiseId, _: &str) -> Option<Told> {
+        let resumed = match self.replay.operation(id) {
+            Some(Event::SignalReceived { .. }) => u64::MAX,
+            _ => self.next_await()?,
+        };
+        Some(self.seen(std::slice::from_ref(id), resumed))
+    }
+
+    fn next(&mut self, set: &JoinSetId) -> Option<Told> {
+        loop {
+            let taken = self.taken.get(set).copied().unwrap_or(0);
+            let next = self.replay.next_of(set, taken);
+            if self.members.get(set).copied().unwrap_or(0) == taken {
+                return Some("JS-6".to_owned());
+            }
+            let awaited = self.replay.awaited(self.awaits);
+            match next {
+                Some(next) if awaited.is_none_or(|awaited| next.sequence < awaited.sequence) => {
+                    *self.taken.entry(set.clone()).or_default() += 1;
+                    return Some(format!("{} {:?}", next.promise_id, next.result));
+                }
+                _ => self.next_await()?,
+            };
+        }
+    }
+}
+
+fn calls() -> impl Strategy<Value = Vec<Call>> {
+    let call = prop_oneof![
+        1 => Just(Call::Random),
+        1 => Just(Call::Clock),
+        1 => Just(Call::Sleep),
+        1 => Just(Call::Invoke),
+        3 => Just(Call::Schedule),
+        2 => (0..12_u8).prop_map(Call::AwaitAny),
+        1 => (0..12_u8).prop_map(Call::AwaitAll),
+        1 => any::<bool>().prop_map(Call::AwaitSignal),
+        1 => Just(Call::CreateSet),
+        3 => (0..3_u8, 0..12_u8).prop_map(|(set, number)| Call::Submit(set, number)),
+        3 => (0..3_u8).prop_map(Call::Next),
+    ];
+    prop::collection::vec(call, 1..30)
+}
+
+#[test]
+fn a_replayed_guest_is_told_what_it_was_told_live() {
+    let config = Config { cases: 1_500, failure_persistence: None, ..Config::default() };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[1; 32]);
+    let (mut cancelled, mut cleaned, mut results) = (0, 0, 0);
+    let counts = std::cell::RefCell::new((&mut cancelled, &mut cleaned, &mut results));
+    TestRunner::new_with_rng(config, rng)
+        .run(&(calls(), any::<u64>()), |(calls, seed)| {
+            let mut state = seed | 1;
+            let chance = Box::new(move |below: u32| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as u32 % below
+            });
+            let mut world = World { journal: Journal::new(own()), chance, now_ms: 0 };
+            world.journal.append(record(&[started()]).remove(0)).unwrap();
+            let live = run(&calls, &mut world);
+            let replay = Replay::new(own(), world.journal.events());
+            let (awaits, taken) = (0, Default::default());
+            let (submitted, members) = Default::default();
+            let again = run(&calls, &mut Recording { replay, awaits, taken, submitted, members });
+            prop_assert_eq!(&again, &live);
+            let mut counts = counts.borrow_mut();
+            let stopped = live.iter().position(|told| told == "cancelled");
+            *counts.0 += usize::from(stopped.is_some());
+            *counts.1 += usize::from(stopped.is_some_and(|at| at + 3 < live.len()));
+            *counts.2 += live.len();
+            Ok(())
+        })
+        .unwrap();
+    println!("{results} answers, {cancelled} guests cancelled in an await, {cleaned} of them with cleanup");
+    assert!(cancelled > 100 && cleaned > 50, "cancellation is too rare to mean anything: {cancelled}, {cleaned}");
+}
+
+#[test]
+fn a_timer_that_fires_after_it_was_interrupted_is_not_seen() {
+    let events = record(&[started(), timer(0), awaiting_one(0), cancel_requested(), scheduled(1), fired(0)]);
+    let replay = Replay::new(own(), &events);
+    let awaited = replay.awaited(0).unwrap();
+    assert_eq!(awaited.end, AwaitEnd::Interrupted(3));
+    assert_eq!((replay.seen(&promise(0), 3), replay.outcome(&promise(0))), (None, Some(Recorded::Timer)));
+    assert_eq!(replay.awaited(1), None);
+}
+
+#[test]
+fn an_await_sees_what_was_complete_when_it_resumed() {
+    let any = awaiting(AwaitKind::Any, &[0, 1]);
+    let events = record(&[started(), timer(0), timer(1), any, fired(1), resumed(), fired(0)]);
+    let replay = Replay::new(own(), &events);
+    assert_eq!(replay.awaited(0).unwrap().end, AwaitEnd::Resumed(5));
+    assert_eq!((replay.seen(&promise(0), 5), replay.seen(&promise(1), 5)), (None, Some(Recorded::Timer)));
+    assert_eq!((replay.len(), replay.is_empty()), (2, false));
+    assert_eq!(replay.outcome(&promise(2)), None);
+}
+
+#[test]
+fn a_failed_invoke_is_an_outcome() {
+    let failed = Event::InvokeCompleted { promise_id: promise(0), result: Err(error("no")), attempt: 1 };
+    let events = record(&[started(), scheduled(0), attempted(0, 1), failed]);
+    let replay = Replay::new(own(), &events);
+    let expected: Result<_, ExecutionError> = Err(error("no"));
+    assert_eq!(replay.outcome(&promise(0)), Some(Recorded::Invoke(&expected)));
+}
