@@ -29,8 +29,10 @@ pub(crate) fn consumed_once(fold: &Fold, event: &JournalEvent) -> Option<String>
     let Event::SignalReceived { signal_name, delivery_id, .. } = &event.event else {
         return None;
     };
-    let consumed = *delivery_id > 0 && *delivery_id <= fold.inbox(signal_name).consumed;
-    consumed.then(|| format!("delivery {delivery_id} of signal {signal_name:?} was consumed already"))
+    let consumed = 1..=fold.inbox(signal_name).consumed;
+    consumed
+        .contains(delivery_id)
+        .then(|| format!("delivery {delivery_id} of signal {signal_name:?} was consumed already"))
 }
 
 pub(crate) fn consumed_in_order(fold: &Fold, event: &JournalEvent) -> Option<String> {
