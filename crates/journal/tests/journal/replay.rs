@@ -409,7 +409,9 @@ fn an_await_sees_what_was_complete_when_it_resumed() {
     let replay = Replay::new(own(), &events);
     assert_eq!(replay.awaited(0).unwrap().end, AwaitEnd::Resumed(5));
     assert_eq!((replay.seen(&promise(0), 5), replay.seen(&promise(1), 5)), (None, Some(Recorded::Timer)));
+    assert_eq!((replay.seen(&promise(1), 4), replay.seen(&promise(0), 7)), (None, Some(Recorded::Timer)));
     assert_eq!((replay.len(), replay.is_empty()), (2, false));
+    assert!(Replay::new(own(), &events[..1]).is_empty());
     assert_eq!(replay.outcome(&promise(2)), None);
 }
 
