@@ -156,7 +156,7 @@ impl World<'_> {
     /// Lets things happen until the open await ends; `None` if it was interrupted.
     fn block(&mut self) -> Option<()> {
         for _ in 0..10_000 {
-            let Some(wait) = self.journal.fold().wait() else { return None };
+            let wait = self.journal.fold().wait()?;
             if wait.is_satisfied() && (self.chance)(3) == 0 {
                 self.ask(Command::Resume).unwrap();
                 return Some(());
