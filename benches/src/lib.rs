@@ -82,7 +82,7 @@ impl Report {
     }
 
     /// Adds a row: `count` things took `time`; `target` is the rate it should reach.
-    pub fn row(&mut self, name: &str, count: usize, time: Duration, target: Option<f64>) -> f64 {
+    pub fn row(&mut self, name: &str, count: usize, time: Duration, target: Option<f64>) {
         let rate = count as f64 / time.as_secs_f64();
         let yardstick = *self.yardstick.get_or_insert(rate);
         let verdict = target.map_or_else(String::new, |target| {
@@ -94,7 +94,6 @@ impl Report {
         {
             self.missed.push(format!("{name}: {} {}/s, target {}", grouped(rate), self.unit, grouped(target)));
         }
-        rate
     }
 
     /// Adds a line about a ratio that should stay below `limit`.

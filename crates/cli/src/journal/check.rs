@@ -50,12 +50,12 @@ enum Verdict {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut lines = match Lines::open(&args.file) {
         Ok(lines) => lines,
-        Err(error) => return unusable(args, &error),
+        Err(error) => return unusable(args, error),
     };
     let mut table = (!args.json && !args.quiet).then(Table::new);
     let verdict = match judge(&mut lines, table.as_mut()) {
         Ok(verdict) => verdict,
-        Err(Stopped::Input(error)) => return unusable(args, &error),
+        Err(Stopped::Input(error)) => return unusable(args, error),
         Err(Stopped::Output(error)) => return Err(error.into()),
     };
     if let Some(table) = table {
@@ -70,13 +70,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The file cannot be had: with `--json` that is an answer too.
-fn unusable(args: &Args, error: &anyhow::Error) -> anyhow::Result<ExitCode> {
-    if args.json {
-        let report = Report::Unusable { ok: false, message: format!("{error:#}") };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
-    } else {
-        paint::say(format_args!("{}: {error:#}", paint::error("error")));
+fn unusable(args: &Args, error: anyhow::Error) -> anyhow::Result<ExitCode> {
+    if !args.json {
+        return Err(error);
     }
+    let report = Report::Unusable { ok: false, message: format!("{error:#}") };
+    writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
     Ok(ExitCode::from(crate::EXIT_UNUSABLE))
 }
 
@@ -96,7 +95,6 @@ fn judge(lines: &mut Lines, mut table: Option<&mut Table>) -> Result<Verdict, St
     let mut reader = Reader::new();
     let mut fold = Fold::new(reader.execution());
     let mut progress = Progress::new(table.is_none());
-    let mut last_line = 0;
     while let Some(next) = lines.next() {
         let (line, text) = match next {
             Ok(next) => next,
@@ -113,11 +111,10 @@ fn judge(lines: &mut Lines, mut table: Option<&mut Table>) -> Result<Verdict, St
         }
         table.as_mut().map(|table| show(table, &event, &fold)).transpose()?;
         progress.at(fold.version());
-        last_line = line;
     }
     Ok(match fold.state() {
         Some(state) => Verdict::Valid { events: fold.version(), state },
-        None => Verdict::Violated { violation: Violation::empty(), line: last_line },
+        None => Verdict::Violated { violation: Violation::empty(), line: 0 },
     })
 }
 

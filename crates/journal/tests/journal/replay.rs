@@ -37,7 +37,6 @@ struct Guest {
     children: u32,
     awaitable: Vec<PromiseId>,
     sets: Vec<JoinSetId>,
-    is_cancelled: bool,
 }
 
 impl Guest {
@@ -112,7 +111,6 @@ fn make(call: Call, guest: &mut Guest, host: &mut impl Host) -> Told {
             Some(set) => host.next(&set),
         },
     };
-    guest.is_cancelled |= answer.is_none();
     answer.unwrap_or_else(|| "cancelled".to_owned())
 }
 
