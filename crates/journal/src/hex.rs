@@ -5,7 +5,7 @@ use std::fmt;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Writes two lowercase digits a byte.
-pub(crate) fn write(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
+pub fn write(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     for byte in bytes {
         f.write_char(char::from(DIGITS[usize::from(byte >> 4)]))?;
         f.write_char(char::from(DIGITS[usize::from(byte & 15)]))?;
@@ -14,12 +14,12 @@ pub(crate) fn write(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
 }
 
 /// The text of [`write()`].
-pub(crate) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|nibble| char::from(DIGITS[usize::from(nibble)])).collect()
 }
 
 /// Reads what [`write()`] wrote, in either case; `None` for an odd length or any other digit.
-pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {
         return None;
@@ -28,7 +28,7 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
 }
 
 /// [`decode`] for exactly `N` bytes.
-pub(crate) fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != 2 * N {
         return None;
     }

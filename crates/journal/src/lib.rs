@@ -36,7 +36,7 @@ mod event;
 mod excerpt;
 mod failure;
 mod fold;
-mod hex;
+pub mod hex;
 mod id;
 mod invariant;
 mod journal;

@@ -41,7 +41,7 @@ impl Payload {
     }
 
     /// A payload from text that a JSON parser has accepted already.
-    pub(crate) fn from_raw(raw: &RawValue) -> Result<Self, PayloadError> {
+    pub fn from_raw(raw: &RawValue) -> Result<Self, PayloadError> {
         let text = raw.get();
         if depth(text) > Self::DEPTH_MAX {
             return Err(PayloadError(format!("nested more than {} deep", Self::DEPTH_MAX)));

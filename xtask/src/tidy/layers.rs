@@ -30,7 +30,7 @@ const fn layer(folder: &'static str, package: &'static str, uses: Uses) -> Layer
 /// From the bottom up.
 const LAYERS: &[Layer] = &[
     layer("crates/journal", JOURNAL, Uses::Only(&[])),
-    layer("crates/runs", RUNS, Uses::Only(&[])),
+    layer("crates/runs", RUNS, Uses::Only(&[JOURNAL])),
     layer("crates/dispatch", DISPATCH, Uses::Only(&[])),
     layer("crates/api", API, Uses::Only(&[])),
     layer("crates/store", STORE, Uses::Only(&[JOURNAL, RUNS, DISPATCH])),
@@ -40,6 +40,7 @@ const LAYERS: &[Layer] = &[
     layer("crates/engine", ENGINE, Uses::Only(&[JOURNAL, RUNS, DISPATCH, STORE, WASM])),
     layer("crates/server", "onward-server", Uses::Only(&[ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/sim", "onward-sim", Uses::Only(&[ENGINE, STORE, JOURNAL, RUNS, DISPATCH])),
+    layer("crates/testing", "onward-testing", Uses::Only(&[JOURNAL, RUNS])),
     layer("crates/cli", "onward", Uses::Any),
     layer("benches", "onward-benches", Uses::Any),
     layer("fuzz", "onward-fuzz", Uses::Any),

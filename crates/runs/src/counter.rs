@@ -1,0 +1,162 @@
+//! What is counted: tries, and places in a run. Both fit the signed integers of databases and guests.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::IdError;
+use crate::id::Expected;
+
+/// Which try it is: 1, 2, 3 …
+///
+/// An *engine attempt* counts the platform's retries, a *logical attempt* those that a policy or an operator asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempt(NonZeroU32);
+
+impl Attempt {
+    /// The first try.
+    pub const FIRST: Self = Self(NonZeroU32::MIN);
+    /// The last that can be counted.
+    pub const MAX: Self = Self(NonZeroU32::new(i32::MAX.cast_unsigned()).expect("not zero"));
+
+    /// This try, if it is from 1 to [`Attempt::MAX`].
+    pub const fn new(number: u32) -> Option<Self> {
+        match NonZeroU32::new(number) {
+            Some(nonzero) if number <= Self::MAX.get() => Some(Self(nonzero)),
+            _ => None,
+        }
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The try after this one, if it can be counted.
+    pub const fn next(self) -> Option<Self> {
+        Self::new(self.get() + 1)
+    }
+}
+
+impl Expected for Attempt {
+    const EXPECTED: &'static str = "an integer from 1 to 2147483647";
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Serialize for Attempt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(self.get())
+    }
+}
+
+impl<'de> Deserialize<'de> for Attempt {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u32::deserialize(deserializer)?;
+        Self::new(number).ok_or_else(|| de::Error::custom(IdError::new::<Self>(&number.to_string())))
+    }
+}
+
+/// The place of an event in its run, assigned by the store: 1, 2, 3 …
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RunSeq(u64);
+
+impl RunSeq {
+    /// Before the first event.
+    pub const ZERO: Self = Self(0);
+    /// The last that can be counted.
+    pub const MAX: Self = Self(i64::MAX.cast_unsigned());
+
+    /// This place, if it is at most [`RunSeq::MAX`].
+    pub const fn new(number: u64) -> Option<Self> {
+        if number <= Self::MAX.0 { Some(Self(number)) } else { None }
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The place after this one. After [`RunSeq::MAX`] there is none: it repeats, and the store's key refuses it.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        if self.0 < Self::MAX.0 { Self(self.0 + 1) } else { Self::MAX }
+    }
+}
+
+impl Expected for RunSeq {
+    const EXPECTED: &'static str = "an integer from 0 to 9223372036854775807";
+}
+
+impl fmt::Display for RunSeq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for RunSeq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Serialize for RunSeq {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for RunSeq {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u64::deserialize(deserializer)?;
+        Self::new(number).ok_or_else(|| de::Error::custom(IdError::new::<Self>(&number.to_string())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_count_from_1() {
+        assert_eq!(Attempt::new(0), None);
+        assert_eq!(Attempt::new(1), Some(Attempt::FIRST));
+        assert_eq!(Attempt::FIRST.next().map(Attempt::get), Some(2));
+        assert_eq!(Attempt::new(i32::MAX as u32), Some(Attempt::MAX));
+        assert_eq!(Attempt::new(i32::MAX as u32 + 1), None);
+        assert_eq!(Attempt::MAX.next(), None);
+        assert_eq!(format!("{0} {0:?}", Attempt::MAX), "2147483647 2147483647");
+    }
+
+    #[test]
+    fn places_count_from_1_and_end_where_databases_do() {
+        assert_eq!(RunSeq::ZERO.next(), RunSeq(1));
+        assert_eq!(RunSeq::new(i64::MAX as u64), Some(RunSeq::MAX));
+        assert_eq!(RunSeq::new(i64::MAX as u64 + 1), None);
+        assert_eq!(RunSeq::MAX.next(), RunSeq::MAX);
+        assert_eq!(format!("{0} {0:?}", RunSeq::MAX), "9223372036854775807 9223372036854775807");
+    }
+
+    #[test]
+    fn a_counter_is_a_json_integer() {
+        assert_eq!(serde_json::from_str::<Attempt>("7").unwrap().to_string(), "7");
+        assert_eq!(serde_json::from_str::<RunSeq>("0").unwrap(), RunSeq::ZERO);
+        for text in ["0", "-1", "1.0", "1e0", "2147483648", "\"1\"", "null"] {
+            assert!(serde_json::from_str::<Attempt>(text).is_err(), "{text}");
+        }
+        for text in ["-1", "1.0", "9223372036854775808", "\"1\"", "null"] {
+            assert!(serde_json::from_str::<RunSeq>(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! When a producer says an event happened. Its words are evidence: they are kept as they came.
+
+use std::fmt;
+use std::str::FromStr;
+
+use onward_journal::{Text, Timestamp};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::IdError;
+use crate::id::{Expected, serde_as_text};
+
+/// An instant of a producer's clock: its RFC 3339 text, verbatim, and the same to the microsecond.
+///
+/// ```
+/// use onward_runs::EmittedAt;
+/// let emitted_at: EmittedAt = "2026-03-01T12:00:00.1234567+00:00".parse()?;
+/// assert_eq!(emitted_at.as_str(), "2026-03-01T12:00:00.1234567+00:00");
+/// assert_eq!(emitted_at.at().to_string(), "2026-03-01T12:00:00.123456Z");
+/// # Ok::<(), onward_runs::IdError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EmittedAt {
+    at: Timestamp,
+    text: Text,
+}
+
+impl EmittedAt {
+    /// No clock is so fine that it needs more.
+    pub const BYTES_MAX: usize = 64;
+
+    /// The producer's text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The instant, cut off at the microsecond.
+    pub const fn at(&self) -> Timestamp {
+        self.at
+    }
+}
+
+impl Expected for EmittedAt {
+    const EXPECTED: &'static str = "an RFC 3339 instant in UTC, such as \"2026-03-01T12:00:00Z\"";
+}
+
+impl FromStr for EmittedAt {
+    type Err = IdError;
+
+    /// Reads RFC 3339 with the offset `Z` or `+00:00`.
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let is_utc = ["Z", "z", "+00:00"].iter().any(|offset| text.ends_with(offset));
+        let at = if is_utc && text.len() <= Self::BYTES_MAX { text.parse().ok() } else { None };
+        at.map(|at| Self { at, text: Text::from(text) }).ok_or_else(|| IdError::new::<Self>(text))
+    }
+}
+
+impl From<Timestamp> for EmittedAt {
+    fn from(at: Timestamp) -> Self {
+        Self { at, text: Text::from(at.to_string()) }
+    }
+}
+
+impl fmt::Display for EmittedAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl fmt::Debug for EmittedAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+serde_as_text!(EmittedAt, |at| at.as_str());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_kept_as_it_came() {
+        for text in ["2026-03-01T12:00:00Z", "2026-03-01T12:00:00.000+00:00", "2026-03-01t12:00:00.10z"] {
+            let emitted_at: EmittedAt = text.parse().unwrap();
+            assert_eq!(emitted_at.as_str(), text);
+            assert_eq!(format!("{emitted_at} {emitted_at:?}"), format!("{text} {text}"));
+        }
+    }
+
+    #[test]
+    fn only_utc_is_accepted() {
+        for text in [
+            "",
+            "Z",
+            "yesterday",
+            "2026-03-01T12:00:00",
+            "2026-03-01T12:00:00+01:00",
+            "2026-03-01T12:00:00-00:00",
+            "2026-02-30T12:00:00Z",
+            "2026-03-01 12:00:00Z\n",
+            &format!("2026-03-01T12:00:00.{}Z", "1".repeat(60)),
+        ] {
+            assert!(text.parse::<EmittedAt>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn our_own_instants_are_written_in_utc() {
+        let at = Timestamp::EPOCH.plus_ms(1_500);
+        assert_eq!(EmittedAt::from(at).as_str(), "1970-01-01T00:00:01.5Z");
+        assert_eq!(EmittedAt::from(at).at(), at);
+        assert_eq!(EmittedAt::from(Timestamp::MIN).as_str().parse(), Ok(EmittedAt::from(Timestamp::MIN)));
+    }
+}

@@ -1,0 +1,125 @@
+//! Fields of an event that are not known here. A later version of the contract may give them a meaning, so they are kept
+//! and written back as they came.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use onward_journal::Payload;
+use serde_json::value::RawValue;
+
+use crate::EventError;
+use crate::json::Members;
+use crate::shown;
+use crate::wire::Member;
+
+/// The unknown fields of an event as one JSON object, or nothing at all.
+///
+/// ```
+/// use onward_runs::Extra;
+/// let extra = Extra::parse(r#"{ "adapterVersion": "1.4", "cost": 1e400 }"#)?;
+/// assert_eq!(extra.as_json(), Some(r#"{"adapterVersion":"1.4","cost":1e400}"#));
+/// assert_eq!(Extra::parse("{}")?, Extra::NONE);
+/// # Ok::<(), onward_runs::EventError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Extra(Option<Payload>);
+
+impl Extra {
+    /// No unknown fields.
+    pub const NONE: Self = Self(None);
+
+    /// Reads an object that holds only fields that are not known here.
+    pub fn parse(text: &str) -> Result<Self, EventError> {
+        let members = Members::parse(text)?;
+        if let Some((name, _)) = members.0.iter().find(|(name, _)| Member::named(name).is_some()) {
+            return Err(EventError::NotExtra(shown::text(name)));
+        }
+        Self::of(&members)
+    }
+
+    /// These fields, none of which is known.
+    pub(crate) fn of(members: &Members<'_>) -> Result<Self, EventError> {
+        if members.0.is_empty() {
+            return Ok(Self::NONE);
+        }
+        let mut names = BTreeSet::new();
+        let mut text = String::new();
+        for (name, value) in &members.0 {
+            if !names.insert(&**name) {
+                return Err(EventError::Repeated(shown::text(name)));
+            }
+            text.push(if text.is_empty() { '{' } else { ',' });
+            text += &serde_json::Value::from(&**name).to_string();
+            text.push(':');
+            text += value.get();
+        }
+        text.push('}');
+        Payload::parse(&text).map(|object| Self(Some(object))).map_err(|_| EventError::ExtraTooDeep)
+    }
+
+    /// The fields as the text of one object; `None` if there are none.
+    pub fn as_json(&self) -> Option<&str> {
+        self.0.as_ref().map(Payload::as_str)
+    }
+
+    /// Calls `each` with every field.
+    pub(crate) fn try_for_each<E: serde::ser::Error>(
+        &self,
+        mut each: impl FnMut(&str, &RawValue) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(text) = self.as_json() else {
+            return Ok(());
+        };
+        let members = Members::parse(text).map_err(E::custom)?;
+        members.0.iter().try_for_each(|(name, value)| each(name, value))
+    }
+}
+
+impl fmt::Debug for Extra {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_json().unwrap_or("{}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_kept_in_their_order_and_spelling() {
+        let text = r#"{"z":1.0,"a":123456789012345678901234567890,"é":{"b":[null,1e400]},"\"":"\u0000"}"#;
+        let extra = Extra::parse(text).unwrap();
+        assert_eq!(extra.as_json(), Some(text));
+        assert_eq!(format!("{extra:?} {:?}", Extra::NONE), format!("{text} {{}}"));
+    }
+
+    #[test]
+    fn no_field_costs_no_memory() {
+        assert_eq!(Extra::parse(" {\n} ").unwrap(), Extra::NONE);
+        assert_eq!(Extra::NONE.as_json(), None);
+        assert_eq!(size_of::<Extra>(), size_of::<&str>());
+    }
+
+    #[test]
+    fn what_would_be_ambiguous_when_written_back_is_refused() {
+        for (text, complaint) in [
+            (r#"{"a":1,"b":2,"\u0061":3}"#, r#"field "a" is there twice: expected each field once"#),
+            (r#"{"runSeq":1}"#, r#"field "runSeq" has a place of its own: expected only unknown fields"#),
+            (r#"{"a":1,"payload":{}}"#, r#"field "payload" has a place of its own: expected only unknown fields"#),
+        ] {
+            assert_eq!(Extra::parse(text).unwrap_err().to_string(), complaint);
+        }
+        for text in ["", "null", "[]", "1", "{", r#"{"a":}"#, r#"{"a":1}{}"#] {
+            assert!(matches!(Extra::parse(text), Err(EventError::Json(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |depth: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1));
+        assert!(Extra::parse(&nested(Payload::DEPTH_MAX)).is_ok());
+        for depth in [Payload::DEPTH_MAX + 1, 1_000_000] {
+            assert_eq!(Extra::parse(&nested(depth)), Err(EventError::ExtraTooDeep));
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Who an event is about. Every id is a type of its own, so that a plan is never taken for a run, and none can hold the
+//! `|` that separates the parts of an idempotency key.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+
+use onward_journal::{Text, hex};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use thiserror::Error;
+
+use crate::shown;
+
+/// Why a value is not the id, counter or instant it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{found} is not valid: expected {expected}")]
+pub struct IdError {
+    found: String,
+    expected: &'static str,
+}
+
+impl IdError {
+    pub(crate) fn new<T: Expected>(found: &str) -> Self {
+        Self { found: shown::text(found), expected: T::EXPECTED }
+    }
+}
+
+/// What a value of this type looks like, as part of a sentence.
+pub(crate) trait Expected {
+    const EXPECTED: &'static str;
+}
+
+/// What is a string in JSON and is read back through `FromStr`.
+macro_rules! serde_as_text {
+    ($name:ident, |$this:ident| $text:expr) => {
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let $this = self;
+                serializer.serialize_str($text)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use serde_as_text;
+
+macro_rules! text_ids {
+    ($($(#[$doc:meta])* $name:ident: $bytes_max:literal bytes, except $reserved:expr, $expected:literal;)+) => {$(
+        $(#[$doc])*
+        ///
+        /// Shared text: a clone is a counter, not a copy.
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Text);
+
+        impl $name {
+            /// A longer one is a message, not a name.
+            pub const BYTES_MAX: usize = $bytes_max;
+
+            /// The shared text.
+            pub const fn as_text(&self) -> &Text {
+                &self.0
+            }
+        }
+
+        impl Expected for $name {
+            const EXPECTED: &'static str = $expected;
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                let reserved: &[&str] = $reserved;
+                let fits = is_part(text, Self::BYTES_MAX) && !reserved.contains(&text);
+                if fits { Ok(Self(Text::from(text))) } else { Err(IdError::new::<Self>(text)) }
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        serde_as_text!($name, |id| id);
+    )+};
+}
+
+/// Whether a text can be one part of an idempotency key.
+fn is_part(text: &str, bytes_max: usize) -> bool {
+    (1..=bytes_max).contains(&text.len()) && !text.chars().any(|char| char.is_control() || char == '|')
+}
+
+text_ids! {
+    /// One execution of a plan.
+    RunId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
+    /// Whose run it is.
+    TenantId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
+    /// The tenant's project.
+    ProjectId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
+    /// The project's environment, such as production.
+    EnvironmentId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
+    /// The plan that a run executes.
+    PlanId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
+    /// The version of the plan; only equality counts.
+    PlanVersion: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
+    /// One step of a plan. The reserved names would make two idempotency keys the same.
+    StepId: 255 bytes, except &["RUN", "SignalAccepted", "SignalRejected"],
+        "a string of 1 to 255 bytes without control characters or `|`, \
+         and not RUN, SignalAccepted or SignalRejected";
+    /// What happened, such as `StepStarted`. Any name is valid; [`EventKind`](crate::EventKind) has those with a meaning.
+    EventType: 64 bytes, except &[], "a string of 1 to 64 bytes without control characters or `|`";
+    /// What an operator's signal asks for, such as `PAUSE`.
+    SignalType: 64 bytes, except &[], "a string of 1 to 64 bytes without control characters or `|`";
+    /// One signal: a repeat with the same id is the same signal.
+    SignalId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
+}
+
+/// The producer's name for one event: a random UUID (version 4).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventId([u8; 16]);
+
+impl EventId {
+    /// The id of these bytes, whose version and variant bits must be those of a random UUID.
+    pub fn from_bytes(bytes: [u8; 16]) -> Result<Self, IdError> {
+        let id = Self(bytes);
+        let is_random = bytes[6] >> 4 == 4 && bytes[8] >> 6 == 0b10;
+        if is_random { Ok(id) } else { Err(IdError::new::<Self>(&id.to_string())) }
+    }
+
+    /// The bytes, in the order of the text.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl Expected for EventId {
+    const EXPECTED: &'static str = "a UUID of version 4, such as \"0d3c6a9e-4f0c-4a8e-9d5d-3d4c0f7dbb8a\"";
+}
+
+impl FromStr for EventId {
+    type Err = IdError;
+
+    /// Reads the 36 characters with their hyphens, in either case.
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let hyphened = text.len() == 36 && [8, 13, 18, 23].iter().all(|&at| text.as_bytes()[at] == b'-');
+        let digits = || text.split('-').collect::<String>();
+        let bytes = if hyphened { hex::decode_array(&digits()) } else { None };
+        bytes.and_then(|bytes| Self::from_bytes(bytes).ok()).ok_or_else(|| IdError::new::<Self>(text))
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, group) in [0..4, 4..6, 6..8, 8..10, 10..16].into_iter().enumerate() {
+            if index > 0 {
+                f.write_str("-")?;
+            }
+            hex::write(f, &self.0[group])?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// What makes a repeated append the same append: a SHA-256 over the parts of the event that name it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdempotencyKey([u8; 32]);
+
+impl IdempotencyKey {
+    /// The key made of these bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the hash.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl Expected for IdempotencyKey {
+    const EXPECTED: &'static str = "64 lowercase hex digits";
+}
+
+impl FromStr for IdempotencyKey {
+    type Err = IdError;
+
+    /// Reads exactly 64 lowercase hex digits: two spellings of a key would be two keys in a foreign store.
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let bytes = if text.bytes().any(|byte| byte.is_ascii_uppercase()) { None } else { hex::decode_array(text) };
+        bytes.map(Self).ok_or_else(|| IdError::new::<Self>(text))
+    }
+}
+
+impl fmt::Display for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex::write(f, &self.0)
+    }
+}
+
+impl fmt::Debug for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+serde_as_text!(EventId, |id| &id.to_string());
+serde_as_text!(IdempotencyKey, |key| &key.to_string());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "0d3c6a9e-4f0c-4a8e-9d5d-3d4c0f7dbb8a";
+
+    #[test]
+    fn a_part_of_a_key_is_short_and_printable_and_holds_no_separator() {
+        let longest = "x".repeat(255);
+        assert_eq!(longest.parse::<RunId>().unwrap().to_string(), longest);
+        assert_eq!(format!("{0:>4} {0:?}", "ab".parse::<RunId>().unwrap()), "  ab \"ab\"");
+        assert_eq!(&*"model.orders é".parse::<StepId>().unwrap(), "model.orders é");
+        for text in ["", &format!("{longest}x"), &"é".repeat(128), "a|b", "a\nb", "\0", "\u{7f}", "\u{9b}"] {
+            assert!(text.parse::<RunId>().is_err(), "{text:?}");
+            assert!(text.parse::<StepId>().is_err(), "{text:?}");
+        }
+        assert!("x".repeat(64).parse::<EventType>().is_ok());
+        assert!("x".repeat(65).parse::<EventType>().is_err());
+    }
+
+    #[test]
+    fn names_that_would_make_keys_ambiguous_are_no_steps() {
+        for text in ["RUN", "SignalAccepted", "SignalRejected"] {
+            assert!(text.parse::<StepId>().is_err(), "{text}");
+            assert!(text.parse::<PlanId>().is_ok(), "{text}");
+        }
+        assert!("run".parse::<StepId>().is_ok());
+    }
+
+    #[test]
+    fn an_error_says_what_was_expected() {
+        let error = "a|b".parse::<TenantId>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            r#""a|b" is not valid: expected a string of 1 to 255 bytes without control characters or `|`"#
+        );
+    }
+
+    #[test]
+    fn an_event_id_is_a_random_uuid_in_either_case() {
+        let id: EventId = UUID.parse().unwrap();
+        assert_eq!(UUID.to_uppercase().parse(), Ok(id));
+        assert_eq!(format!("{id} {id:?}"), format!("{UUID} {UUID}"));
+        assert_eq!(EventId::from_bytes(*id.as_bytes()), Ok(id));
+    }
+
+    #[test]
+    fn any_other_uuid_is_refused() {
+        let with = |at: usize, digit: &str| format!("{}{digit}{}", &UUID[..at], &UUID[at + 1..]);
+        for variant in ["8", "9", "a", "b", "A", "B"] {
+            assert!(with(19, variant).parse::<EventId>().is_ok());
+        }
+        for wrong in ["1", "3", "5", "7"] {
+            assert!(with(14, wrong).parse::<EventId>().is_err(), "version {wrong}");
+            assert!(with(19, wrong).parse::<EventId>().is_err(), "variant {wrong}");
+        }
+        assert!(with(19, "c").parse::<EventId>().is_err());
+        let bare = UUID.replace('-', "");
+        for text in ["", &bare, &format!("{{{UUID}}}"), &with(8, "0"), &with(7, "-"), &with(0, "g"), &with(13, " ")] {
+            assert!(text.parse::<EventId>().is_err(), "{text}");
+        }
+        assert!(EventId::from_bytes([0; 16]).is_err());
+    }
+
+    #[test]
+    fn a_key_is_64_lowercase_hex_digits() {
+        let text = "0f".repeat(32);
+        let key: IdempotencyKey = text.parse().unwrap();
+        assert_eq!(key, IdempotencyKey::from_bytes([0x0f; 32]));
+        assert_eq!(format!("{key} {key:?}"), format!("{text} {text}"));
+        for wrong in [&text.to_uppercase(), &text[1..], &format!("{text}0"), &"0g".repeat(32), ""] {
+            assert!(wrong.parse::<IdempotencyKey>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ids_are_strings_in_json() {
+        assert_eq!(serde_json::to_string(&"r-1".parse::<RunId>().unwrap()).unwrap(), r#""r-1""#);
+        assert_eq!(&*serde_json::from_str::<RunId>(r#""r\u002d1""#).unwrap(), "r-1");
+        assert!(serde_json::from_str::<RunId>(r#""a|b""#).is_err());
+        assert!(serde_json::from_str::<RunId>("1").is_err());
+        assert_eq!(serde_json::from_str::<EventId>(&format!("\"{UUID}\"")).unwrap().to_string(), UUID);
+    }
+}

@@ -1,0 +1,72 @@
+//! Runs of plans: what happened to them, what makes an event the same event, and what events amount to.
+//!
+//! This crate is pure. It knows no clock, no disk and no network: it is handed events and says whether they are whole,
+//! which key they must carry and which snapshot they reduce to.
+//!
+//! - [`RunEventWrite`]: an event as a producer hands it in. [`RunEventRecord`]: the same as the store keeps it. Both are JSON
+//!   objects in which everything unknown survives.
+//! - [`verify`]: whether an event carries the idempotency key that its parts make. [`KeyParts`]: how such a key is made.
+//! - [`run_transition`], [`step_transition`]: the life of a run and of a step as tables. [`legal`]: the tables asked about an
+//!   event.
+//! - [`reduce`]: a snapshot and an event to the next snapshot. [`detect_gaps`]: whether an event in between is missing.
+//!
+//! ```
+//! use onward_journal::Timestamp;
+//! use onward_runs::{RunEventRecord, RunEventWrite, RunSeq, RunSnapshot, RunStatus, legal, reduce};
+//!
+//! let event = RunEventWrite::from_json(
+//!     r#"{"eventId":"0d3c6a9e-4f0c-4a8e-9d5d-3d4c0f7dbb8a","eventType":"RunStarted","emittedAt":"2026-03-01T12:00:00Z",
+//!         "runId":"run-prod","tenantId":"acme","projectId":"shop","environmentId":"prod","planId":"plan-prod",
+//!         "planVersion":"12","engineAttemptId":1,"logicalAttemptId":1,
+//!         "idempotencyKey":"0dfccca97da03007b525cb80ace41d3dafd43a46e58655865690faf940ec87c3"}"#,
+//! )?;
+//! let snapshot = RunSnapshot::new(event.run_id.clone());
+//! assert!(legal(&snapshot, &event).is_ok());
+//!
+//! let record = RunEventRecord { event, run_seq: RunSeq::ZERO.next(), persisted_at: Timestamp::EPOCH };
+//! let snapshot = reduce(snapshot, &record);
+//! assert_eq!(snapshot.status, RunStatus::Running);
+//! assert!(legal(&snapshot, &record.event).is_err());
+//! # Ok::<(), onward_runs::EventError>(())
+//! ```
+
+mod counter;
+mod detail;
+mod emitted_at;
+mod error;
+mod event;
+mod extra;
+mod id;
+mod json;
+mod judge;
+mod key;
+mod kind;
+mod reduce;
+mod shown;
+mod signal;
+mod snapshot;
+mod status;
+mod steps;
+mod transition;
+mod wire;
+
+pub use counter::{Attempt, RunSeq};
+pub use emitted_at::EmittedAt;
+pub use error::EventError;
+pub use event::{AppendResult, RunEventRecord, RunEventWrite};
+pub use extra::Extra;
+pub use id::{
+    EnvironmentId, EventId, EventType, IdError, IdempotencyKey, PlanId, PlanVersion, ProjectId, RunId, SignalId,
+    SignalType, StepId, TenantId,
+};
+pub use judge::{InvalidTransition, legal};
+pub use key::{Accept, KeyForm, KeyMismatch, KeyParts, Preimage, verify};
+pub use kind::{Decision, EventKind, RunAct, StepAct};
+pub use reduce::{Gap, detect_gaps, incremental_project, project, reduce};
+pub use signal::Signal;
+pub use snapshot::{
+    ArtifactRef, AttemptSnapshot, Failure, Inconsistencies, Inconsistency, InconsistencyCode, RunSnapshot, StepSnapshot,
+};
+pub use status::{RunStatus, StepStatus, Substatus};
+pub use steps::Steps;
+pub use transition::{Standing, Try, run_allows, run_transition, step_transition};
