@@ -1,0 +1,10 @@
+//! The shell around the pure crates: it reads, asks them what follows, and makes it so.
+//!
+//! - [`projector`]: keeps the snapshot of every run within a second of its log.
+//! - [`verify`]: looks at what is stored and tells what cannot have happened.
+
+mod alert;
+pub mod projector;
+pub mod verify;
+
+pub use alert::{Alarm, Code, Severity};

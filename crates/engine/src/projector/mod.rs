@@ -1,0 +1,179 @@
+//! Keeps the snapshot of every run within a second of its log.
+//!
+//! The store knows which runs have events that the projector has not dealt with, and how far it has come in each. A pass
+//! takes each of them on: read from the watermark, reduce, and commit the new snapshot together with the new watermark. A
+//! crash in between costs nothing but the reading; of two projectors at work, one is refused and reads again.
+//!
+//! Our own log has no gaps. A log that somebody else wrote may: then the run is marked STALE, nothing is skipped, and the
+//! projector reads again, first from the snapshot, then the whole log. What is missing from a whole committed read is
+//! accepted as missing, and remembered: should it turn up after all, the run is projected anew.
+
+mod advance;
+mod follow;
+mod holes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use onward_runs::RunId;
+use onward_store::{Error, Kind, Reader, RunHead, Store};
+use tokio::sync::Notify;
+
+use crate::{Alarm, Code, Severity};
+
+pub use advance::Advanced;
+pub use holes::Holes;
+
+/// How the projector works.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How long it rests when there is nothing to do.
+    pub poll: Duration,
+    /// Runs it works on at a time.
+    pub width: usize,
+    /// Events it reads at a time.
+    pub page: usize,
+    /// A lag above this is worth an alert.
+    pub lag_max: Duration,
+    /// How often it looks whether missing events have turned up.
+    pub recheck: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            poll: Duration::from_millis(200),
+            width: 16,
+            page: 1_000,
+            lag_max: Duration::from_secs(5),
+            recheck: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a pass over all runs did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pass {
+    /// Runs that were behind.
+    pub runs: usize,
+    /// Events that went into snapshots.
+    pub events: u64,
+    /// Runs that wait for another pass: a gap was seen in them.
+    pub stale: usize,
+    /// Runs whose snapshot could not be advanced.
+    pub failed: usize,
+    /// How long the oldest event had waited, in milliseconds.
+    pub lag_ms: u64,
+}
+
+/// The projector of one store.
+pub struct Projector {
+    store: Arc<dyn Store>,
+    options: Options,
+    wake: Arc<Notify>,
+    is_lagging: bool,
+}
+
+impl Projector {
+    /// A projector that has not begun yet.
+    pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
+        Self { store, options, wake: Arc::new(Notify::new()), is_lagging: false }
+    }
+
+    /// Notify this after appending, and the projector does not wait for its next turn.
+    pub fn wake(&self) -> Arc<Notify> {
+        Arc::clone(&self.wake)
+    }
+
+    /// Works until the store can no longer be used, or the future is dropped.
+    pub async fn run(mut self) -> Error {
+        let mut until_recheck = self.options.recheck;
+        loop {
+            match self.pass().await {
+                Ok(pass) if pass.events > 0 && pass.stale == 0 && pass.failed == 0 => continue,
+                Ok(_) => {}
+                Err(error) if error.kind() == Kind::Fatal => return error,
+                Err(error) => tracing::warn!(%error, "the projector will try again"),
+            }
+            let rested = tokio::time::timeout(self.options.poll, self.wake.notified()).await.is_err();
+            until_recheck = until_recheck.saturating_sub(if rested { self.options.poll } else { Duration::ZERO });
+            if until_recheck.is_zero() {
+                until_recheck = self.options.recheck;
+                if let Err(error) = self.recheck().await {
+                    tracing::warn!(%error, "missing events could not be looked for");
+                }
+            }
+        }
+    }
+
+    /// Brings every run that is behind up to date.
+    pub async fn pass(&mut self) -> Result<Pass, Error> {
+        let mut pass = Pass::default();
+        let mut after: Option<RunId> = None;
+        loop {
+            let heads = self.store.runs(Some(Reader::Projector), after.as_ref(), 1_000).await?;
+            let Some(last) = heads.last() else { break };
+            after = Some(last.run_id.clone());
+            self.advance_all(heads, &mut pass).await?;
+        }
+        self.watch_lag(pass.lag_ms).await?;
+        metrics::gauge!("onward_projector_lag_seconds").set(pass.lag_ms as f64 / 1_000.0);
+        metrics::counter!("onward_projector_events_total").increment(pass.events);
+        Ok(pass)
+    }
+
+    async fn advance_all(&self, heads: Vec<RunHead>, pass: &mut Pass) -> Result<(), Error> {
+        let store = &*self.store;
+        let advance = |head: RunHead| async move {
+            let advanced = advance::to_the_end(store, &head, self.options.page).await;
+            (head.run_id, advanced)
+        };
+        let mut done = stream::iter(heads).map(advance).buffer_unordered(self.options.width);
+        while let Some((run, advanced)) = done.next().await {
+            pass.runs += 1;
+            match advanced {
+                Ok(Advanced { events, lag_ms, stale }) => {
+                    pass.events += events;
+                    pass.lag_ms = pass.lag_ms.max(lag_ms);
+                    pass.stale += usize::from(stale);
+                }
+                Err(error) if error.kind() == Kind::Fatal => return Err(error),
+                Err(error) => {
+                    pass.failed += 1;
+                    tracing::warn!(%run, %error, "the snapshot could not be advanced; it will be tried again");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at runs that miss events, and projects those anew in which some have turned up.
+    pub async fn recheck(&self) -> Result<usize, Error> {
+        advance::recheck(&*self.store, self.options.page).await
+    }
+
+    /// One alert each time the lag becomes high; it has to become normal before the next.
+    async fn watch_lag(&mut self, lag_ms: u64) -> Result<(), Error> {
+        let is_high = u128::from(lag_ms) > self.options.lag_max.as_millis();
+        let becomes_high = is_high && !self.is_lagging;
+        self.is_lagging = is_high || (self.is_lagging && lag_ms > 1_000);
+        if !becomes_high {
+            return Ok(());
+        }
+        let now = self.store.now().await?;
+        let message = format!(
+            "snapshots were {:.1} s behind their logs, {:.0} s are allowed",
+            lag_ms as f64 / 1e3,
+            self.options.lag_max.as_secs_f64()
+        );
+        let alarm = Alarm {
+            code: Code::ProjectorLagHigh,
+            severity: Severity::P2,
+            subject: "projector".into(),
+            occasion: now.to_string().into(),
+            message: message.into(),
+        };
+        advance::raise(&*self.store, alarm, now).await
+    }
+}

@@ -1,0 +1,260 @@
+//! Whether what is stored can have happened: every key is right, every sequence has its place, every snapshot is what its
+//! log reduces to. The store enforces all of this; here it is looked at again, from outside.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+
+use onward_journal::Text;
+use onward_runs::{Accept, EventId, IdempotencyKey, RunEventRecord, RunId, RunSeq, RunSnapshot, reduce, verify};
+use onward_store::tables::Snapshot;
+use onward_store::{Error, Field as _, Invalid, Key, Page, Records as _, RunHead, Store};
+use serde::Serialize;
+
+use crate::projector::Holes;
+
+/// How much was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Runs.
+    pub runs: u64,
+    /// Events.
+    pub events: u64,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Wrong {
+    /// An idempotency key is not the one its event gives.
+    IdempotencyKey,
+    /// Two events of a run have the same key.
+    DuplicateKey,
+    /// Two events of a run have the same id.
+    DuplicateEventId,
+    /// An event contradicts itself.
+    Event,
+    /// Sequences do not increase.
+    Order,
+    /// Sequences are missing.
+    Gap,
+    /// Events were stored before those that precede them.
+    Stamp,
+    /// The head of the run does not say what its log says.
+    Head,
+    /// The snapshot is not what the log reduces to.
+    Snapshot,
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Found {
+    /// In which run.
+    pub run_id: RunId,
+    /// At which event; absent when it is about the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_seq: Option<RunSeq>,
+    /// What.
+    pub wrong: Wrong,
+    /// The particulars, for people.
+    #[serde(serialize_with = "as_text")]
+    pub message: Text,
+}
+
+fn as_text<S: serde::Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "run {}", self.run_id)?;
+        if let Some(seq) = self.run_seq {
+            write!(f, ", event {seq}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Why looking did not come to an end.
+#[derive(Debug)]
+pub enum Stopped {
+    /// The store could not be read.
+    Store(Error),
+    /// The findings could not be reported.
+    Report(io::Error),
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Report(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Stopped {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store(_) => None,
+            Self::Report(error) => Some(error),
+        }
+    }
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Looks at one run.
+pub async fn run(
+    store: &dyn Store,
+    run: &RunId,
+    report: &mut impl FnMut(&Found) -> io::Result<()>,
+) -> Result<Tally, Stopped> {
+    let Some(head) = store.run(run).await? else {
+        return Err(Error::from(Invalid::NoSuchRun(run.clone())).into());
+    };
+    Ok(Tally { runs: 1, events: one(store, &head, report).await? })
+}
+
+/// Looks at every run.
+pub async fn all(
+    store: &dyn Store,
+    report: &mut impl FnMut(&Found) -> io::Result<()>,
+    mut progress: impl FnMut(Tally),
+) -> Result<Tally, Stopped> {
+    let mut tally = Tally::default();
+    let mut after: Option<RunId> = None;
+    loop {
+        let heads = store.runs(None, after.as_ref(), 1_000).await?;
+        let Some(last) = heads.last() else { return Ok(tally) };
+        after = Some(last.run_id.clone());
+        for head in &heads {
+            tally.events += one(store, head, report).await?;
+            tally.runs += 1;
+            progress(tally);
+        }
+    }
+}
+
+async fn one(
+    store: &dyn Store,
+    head: &RunHead,
+    report: &mut impl FnMut(&Found) -> io::Result<()>,
+) -> Result<u64, Stopped> {
+    let kept: Option<(Snapshot, u64)> = store.get(Key(vec![head.run_id.to_value()])).await?;
+    let mut look = Look::new(head, kept.map(|(row, _)| row));
+    let mut after = RunSeq::ZERO;
+    loop {
+        let events = store.run_events(&head.run_id, Page::after(after)).await?;
+        let Some(last) = events.last() else { break };
+        if last.run_seq <= after {
+            break;
+        }
+        after = last.run_seq;
+        events.iter().for_each(|event| look.at(event));
+        look.found.drain(..).try_for_each(|found| report(&found)).map_err(Stopped::Report)?;
+    }
+    look.finish(head);
+    look.found.drain(..).try_for_each(|found| report(&found)).map_err(Stopped::Report)?;
+    Ok(look.events)
+}
+
+/// A walk along the log of one run.
+struct Look {
+    run: RunId,
+    last: Option<RunEventRecord>,
+    keys: BTreeSet<IdempotencyKey>,
+    ids: BTreeSet<EventId>,
+    holes: Holes,
+    kept: Option<Snapshot>,
+    projected: RunSnapshot,
+    events: u64,
+    found: Vec<Found>,
+}
+
+impl Look {
+    fn new(head: &RunHead, kept: Option<Snapshot>) -> Self {
+        Self {
+            run: head.run_id.clone(),
+            last: None,
+            keys: BTreeSet::new(),
+            ids: BTreeSet::new(),
+            holes: kept.as_ref().map(|row| Holes::parse(row.holes.as_ref())).unwrap_or_default(),
+            projected: RunSnapshot::new(head.run_id.clone()),
+            kept,
+            events: 0,
+            found: Vec::new(),
+        }
+    }
+
+    fn wrong(&mut self, run_seq: Option<RunSeq>, wrong: Wrong, message: impl Into<Text>) {
+        self.found.push(Found { run_id: self.run.clone(), run_seq, wrong, message: message.into() });
+    }
+
+    fn at(&mut self, record: &RunEventRecord) {
+        let seq = Some(record.run_seq);
+        let event = &record.event;
+        if let Err(error) = event.check_shape() {
+            self.wrong(seq, Wrong::Event, error.to_string());
+        } else if let Err(mismatch) = verify(event, Accept::V2OrV1) {
+            self.wrong(seq, Wrong::IdempotencyKey, mismatch.to_string());
+        }
+        if !self.keys.insert(event.idempotency_key) {
+            self.wrong(seq, Wrong::DuplicateKey, format!("key {} is there twice", event.idempotency_key));
+        }
+        if !self.ids.insert(event.event_id) {
+            self.wrong(seq, Wrong::DuplicateEventId, format!("event id {} is there twice", event.event_id));
+        }
+        self.place(record);
+        if self.kept.as_ref().is_some_and(|kept| record.run_seq <= kept.last_event_seq) {
+            self.projected = reduce(std::mem::replace(&mut self.projected, RunSnapshot::new(self.run.clone())), record);
+        }
+        self.events += 1;
+        self.last = Some(record.clone());
+    }
+
+    /// Whether the event stands where it should, after the one before.
+    fn place(&mut self, record: &RunEventRecord) {
+        let before = self.last.as_ref().map_or(RunSeq::ZERO, |last| last.run_seq);
+        let is_earlier = self.last.as_ref().is_some_and(|last| record.persisted_at < last.persisted_at);
+        if record.run_seq <= before {
+            self.wrong(Some(record.run_seq), Wrong::Order, format!("it stands behind event {before}"));
+        } else if record.run_seq > before.next() {
+            let missing = (before.next(), RunSeq::new(record.run_seq.get() - 1).unwrap_or_default());
+            let known =
+                if self.holes.ranges().any(|range| range == missing) { " (accepted by the projector)" } else { "" };
+            let message = format!("events {} to {} are missing{known}", missing.0, missing.1);
+            self.wrong(Some(record.run_seq), Wrong::Gap, message);
+        }
+        if is_earlier {
+            self.wrong(Some(record.run_seq), Wrong::Stamp, "it was stored before the event that precedes it");
+        }
+    }
+
+    fn finish(&mut self, head: &RunHead) {
+        let last = self.last.as_ref().map_or(RunSeq::ZERO, |last| last.run_seq);
+        // Events may have been appended since the head was read.
+        if last < head.last_seq {
+            self.wrong(None, Wrong::Head, format!("its head says {} events, its log ends at {last}", head.last_seq));
+        }
+        let Some(kept) = self.kept.take() else { return };
+        let stored = match kept.decode() {
+            Ok(snapshot) => snapshot,
+            Err(error) => return self.wrong(None, Wrong::Snapshot, error.to_string()),
+        };
+        if kept.last_event_seq < head.projected_seq {
+            let message =
+                format!("its snapshot stands at {}, the projector at {}", kept.last_event_seq, head.projected_seq);
+            self.wrong(None, Wrong::Snapshot, message);
+        }
+        if stored != self.projected {
+            let message = format!("its snapshot at event {} is not what the log reduces to", kept.last_event_seq);
+            self.wrong(Some(kept.last_event_seq), Wrong::Snapshot, message);
+        }
+    }
+}

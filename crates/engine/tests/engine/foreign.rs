@@ -1,0 +1,103 @@
+//! A store whose log somebody else writes: events can be missing and turn up later, and commits can fail.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use onward_journal::{ExecutionId, Timestamp};
+use onward_runs::{RunEventRecord, RunId};
+use onward_store::memory::Memory;
+use onward_store::{
+    Admitted, Clock as _, Error, JournalChunk, Key, ManualClock, Page, Policy, Purge, Reader, Receipt, RunHead, Scan,
+    Store, Stored, Table,
+};
+
+pub(crate) struct Foreign {
+    inner: Memory,
+    pub(crate) clock: Arc<ManualClock>,
+    hidden: Mutex<BTreeSet<(RunId, u64)>>,
+    commits: AtomicUsize,
+    failing: AtomicUsize,
+}
+
+impl Foreign {
+    pub(crate) fn new() -> Arc<Self> {
+        let clock = Arc::new(ManualClock::new(Timestamp::EPOCH.plus_ms(1_000_000)));
+        let inner = Memory::new(Policy::default(), clock.clone());
+        Arc::new(Self {
+            inner,
+            clock,
+            hidden: Mutex::default(),
+            commits: AtomicUsize::new(0),
+            failing: AtomicUsize::new(0),
+        })
+    }
+
+    /// As if this event had not been committed yet.
+    pub(crate) fn hide(&self, run: &RunId, seq: u64) {
+        self.hidden.lock().unwrap().insert((run.clone(), seq));
+    }
+
+    pub(crate) fn reveal(&self, run: &RunId, seq: u64) {
+        self.hidden.lock().unwrap().remove(&(run.clone(), seq));
+    }
+
+    /// The `nth` commit from now on fails; 0 for none.
+    pub(crate) fn fail_commit(&self, nth: usize) {
+        self.commits.store(0, Ordering::SeqCst);
+        self.failing.store(nth, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Store for Foreign {
+    fn policy(&self) -> &Policy {
+        self.inner.policy()
+    }
+
+    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+        let nth = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
+        if nth == self.failing.load(Ordering::SeqCst) {
+            return Err(Error::Unavailable("as the test wants it".to_owned()));
+        }
+        self.inner.apply(commit).await
+    }
+
+    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
+        self.inner.row(table, key).await
+    }
+
+    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
+        self.inner.rows(scan).await
+    }
+
+    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+        self.inner.journal(execution, from, limit).await
+    }
+
+    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
+        // A real store takes its time, and others get theirs.
+        tokio::task::yield_now().await;
+        let events = self.inner.run_events(run, Page { limit: 1_000, ..page }).await?;
+        let hidden = self.hidden.lock().unwrap();
+        let is_there = |event: &RunEventRecord| !hidden.contains(&(run.clone(), event.run_seq.get()));
+        Ok(events.into_iter().filter(is_there).take(page.limit).collect())
+    }
+
+    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        self.inner.run(run).await
+    }
+
+    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        self.inner.runs(behind, after, limit).await
+    }
+
+    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
+        self.inner.purge(purge).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        Ok(self.clock.now())
+    }
+}

@@ -1,0 +1,227 @@
+//! The projector, pass by pass: logs that are whole, logs with holes, logs that lie.
+
+use std::sync::Arc;
+
+use onward_engine::projector::{Options, Pass, Projector};
+use onward_runs::{RunId, RunSnapshot, RunStatus};
+use onward_store::tables::{Alert, Snapshot};
+use onward_store::{Commit, Field as _, Key, Records as _, RunStateStore as _, Scan, Store};
+
+use crate::foreign::Foreign;
+use crate::script::{run_id, script};
+
+const WHOLE: &str = "RunStarted, StepStarted a, StepStarted b, StepCompleted a, StepCompleted b, RunCompleted";
+
+fn projector(store: &Arc<Foreign>) -> Projector {
+    Projector::new(Arc::clone(store) as Arc<dyn Store>, Options { page: 2, ..Options::default() })
+}
+
+async fn kept(store: &Foreign, run: &RunId) -> Snapshot {
+    store.get::<Snapshot>(Key(vec![run.to_value()])).await.unwrap().unwrap().0
+}
+
+async fn snapshot(store: &Foreign, run: &RunId) -> RunSnapshot {
+    kept(store, run).await.decode().unwrap()
+}
+
+async fn alerts(store: &Foreign) -> Vec<(String, String, String)> {
+    let rows: Vec<(Alert, u64)> = store.list(Scan::all::<Alert>()).await.unwrap();
+    let told =
+        |(alert, _): (Alert, u64)| (alert.code.to_string(), alert.severity.to_string(), alert.subject.to_string());
+    rows.into_iter().map(told).collect()
+}
+
+fn gap(severity: &str) -> (String, String, String) {
+    ("PROJECTOR_GAP_DETECTED".to_owned(), severity.to_owned(), "r".to_owned())
+}
+
+#[tokio::test]
+async fn a_pass_brings_every_run_up_to_date() {
+    let store = Foreign::new();
+    for run in ["r", "s", "t"] {
+        store.append_events(script(run, WHOLE)).await.unwrap();
+    }
+    let pass = projector(&store).pass().await.unwrap();
+    assert_eq!(pass, Pass { runs: 3, events: 18, ..Pass::default() });
+    for run in ["r", "s", "t"].map(run_id) {
+        assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
+    }
+    assert_eq!(projector(&store).pass().await.unwrap(), Pass::default());
+    assert!(alerts(&store).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_crash_at_any_commit_costs_nothing_but_reading_again() {
+    for nth in 1..=4 {
+        let store = Foreign::new();
+        store.append_events(script("r", WHOLE)).await.unwrap();
+        store.fail_commit(nth);
+        let crashed = projector(&store).pass().await.unwrap();
+        assert_eq!(crashed.failed, usize::from(nth <= 3), "commit {nth}");
+        store.fail_commit(0);
+        projector(&store).pass().await.unwrap();
+        let run = run_id("r");
+        assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn at_a_gap_the_snapshot_stands_still_and_says_so() {
+    let (store, run) = (Foreign::new(), run_id("r"));
+    store.append_events(script("r", WHOLE)).await.unwrap();
+    store.hide(&run, 4);
+    let pass = projector(&store).pass().await.unwrap();
+    assert_eq!((pass.stale, pass.events), (1, 3));
+    let row = kept(&store, &run).await;
+    assert_eq!((&*row.condition, row.last_event_seq.get()), ("STALE", 3));
+    assert_eq!(alerts(&store).await, [gap("P2")]);
+}
+
+#[tokio::test]
+async fn a_gap_that_closes_in_time_leaves_no_trace() {
+    let (store, run) = (Foreign::new(), run_id("r"));
+    store.append_events(script("r", WHOLE)).await.unwrap();
+    store.hide(&run, 4);
+    projector(&store).pass().await.unwrap();
+    store.reveal(&run, 4);
+    projector(&store).pass().await.unwrap();
+    let row = kept(&store, &run).await;
+    assert_eq!((&*row.condition, row.is_whole, row.holes), ("CURRENT", true, None));
+    assert_eq!(snapshot(&store, &run).await.status, RunStatus::Completed);
+}
+
+#[tokio::test]
+async fn a_hole_in_the_whole_log_is_accepted_and_filled_when_it_turns_up() {
+    let (store, run) = (Foreign::new(), run_id("r"));
+    store.append_events(script("r", WHOLE)).await.unwrap();
+    store.hide(&run, 4);
+    let mut projector = projector(&store);
+    projector.pass().await.unwrap();
+    projector.pass().await.unwrap();
+    let row = kept(&store, &run).await;
+    assert_eq!((row.is_whole, row.last_event_seq.get()), (false, 6));
+    assert_eq!(row.holes.as_deref(), Some("[[4,4]]"));
+    assert_eq!(projector.recheck().await.unwrap(), 0);
+    store.reveal(&run, 4);
+    assert_eq!(projector.recheck().await.unwrap(), 1);
+    let row = kept(&store, &run).await;
+    assert_eq!((&*row.condition, row.is_whole), ("CURRENT", true));
+    assert_eq!(row.decode().unwrap(), store.project_snapshot(&run).await.unwrap());
+    assert_eq!(alerts(&store).await.len(), 2, "the gap, and what it made of RunCompleted");
+}
+
+/// Every set of the six events missing at first, with every one of them turning up after every number of passes.
+#[tokio::test]
+async fn whatever_is_missing_and_whenever_it_turns_up_the_end_is_the_same() {
+    let run = run_id("r");
+    for missing in 0_u32..1 << 6 {
+        for passes in 0..4 {
+            let store = Foreign::new();
+            store.append_events(script("r", WHOLE)).await.unwrap();
+            let hidden: Vec<u64> = (1..=6).filter(|seq| missing & (1 << (seq - 1)) != 0).collect();
+            hidden.iter().for_each(|seq| store.hide(&run, *seq));
+            let mut projector = projector(&store);
+            for _ in 0..passes {
+                projector.pass().await.unwrap();
+                seen_only_what_is_there(&store, &run).await;
+            }
+            hidden.iter().for_each(|seq| store.reveal(&run, *seq));
+            for _ in 0..3 {
+                projector.pass().await.unwrap();
+                projector.recheck().await.unwrap();
+            }
+            let row = kept(&store, &run).await;
+            assert_eq!(
+                row.decode().unwrap(),
+                store.project_snapshot(&run).await.unwrap(),
+                "{hidden:?} for {passes} passes"
+            );
+            assert!(row.is_whole && &*row.condition == "CURRENT", "{hidden:?} for {passes} passes: {row:?}");
+        }
+    }
+}
+
+/// Nothing is invented: the snapshot is always what the visible log gives up to its watermark.
+async fn seen_only_what_is_there(store: &Arc<Foreign>, run: &RunId) {
+    let Some((row, _)) = store.get::<Snapshot>(Key(vec![run.to_value()])).await.unwrap() else { return };
+    let events = store.fetch_events(run, onward_store::Page::default()).await.unwrap();
+    let upto = events.iter().filter(|event| event.run_seq <= row.last_event_seq);
+    assert_eq!(row.decode().unwrap(), onward_runs::project(run.clone(), upto));
+}
+
+#[tokio::test]
+async fn events_that_are_gone_for_good_are_a_reason_to_wake_somebody() {
+    for gone in [3..=3, 2..=3, 1..=3] {
+        let (store, run) = (Foreign::new(), run_id("r"));
+        store.append_events(script("r", "RunStarted, StepStarted a")).await.unwrap();
+        projector(&store).pass().await.unwrap();
+        store.append_events(script("r", "RunStarted, StepStarted a, StepCompleted a")).await.unwrap();
+        gone.for_each(|seq| store.hide(&run, seq));
+        for severities in [vec![gap("P2")], vec![gap("P2"), gap("P1")], vec![gap("P2"), gap("P1")]] {
+            assert_eq!(projector(&store).pass().await.unwrap().stale, 1);
+            assert_eq!(alerts(&store).await, severities);
+        }
+        let row = kept(&store, &run).await;
+        assert_eq!((&*row.condition, row.last_event_seq.get()), ("STALE", 2), "what was known stays known");
+        (1..=3).for_each(|seq| store.reveal(&run, seq));
+        projector(&store).pass().await.unwrap();
+        assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_is_not_allowed_is_ignored_and_told_once() {
+    let (store, run) = (Foreign::new(), run_id("r"));
+    store.append_events(script("r", "RunStarted, RunApproved, StepCompleted a, RunResumed")).await.unwrap();
+    projector(&store).pass().await.unwrap();
+    let row = kept(&store, &run).await;
+    assert_eq!(&*row.condition, "INCONSISTENT");
+    let found = row.decode().unwrap();
+    assert_eq!((found.status, found.inconsistencies.unwrap().count), (RunStatus::Running, 2));
+    let invalid = [("INVALID_TRANSITION".to_owned(), "P2".to_owned(), "r".to_owned())];
+    assert_eq!(alerts(&store).await, invalid);
+    store.append_events(script("r", "RunStarted, RunApproved, StepCompleted a, RunResumed, RunQueued")).await.unwrap();
+    projector(&store).pass().await.unwrap();
+    assert_eq!(alerts(&store).await, invalid);
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_is_made_again_from_the_log() {
+    let (store, run) = (Foreign::new(), run_id("r"));
+    store.append_events(script("r", "RunStarted, StepStarted a")).await.unwrap();
+    projector(&store).pass().await.unwrap();
+    let damaged = Snapshot { snapshot: "{\"runId\":7".into(), ..kept(&store, &run).await };
+    store.commit(Commit::new().update(&damaged, 1)).await.unwrap();
+    store.append_events(script("r", WHOLE)).await.unwrap();
+    projector(&store).pass().await.unwrap();
+    assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
+}
+
+#[tokio::test]
+async fn of_two_projectors_each_run_is_projected_by_one() {
+    let store = Foreign::new();
+    for run in 0..40 {
+        store.append_events(script(&format!("run-{run}"), WHOLE)).await.unwrap();
+    }
+    let (mut first, mut second) = (projector(&store), projector(&store));
+    let (first, second) = tokio::join!(first.pass(), second.pass());
+    assert!(first.unwrap().failed + second.unwrap().failed > 0, "they met, and one was refused");
+    projector(&store).pass().await.unwrap();
+    for run in (0..40).map(|run| run_id(&format!("run-{run}"))) {
+        assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_lag_is_told_when_it_becomes_high_and_not_again_before_it_was_normal() {
+    let store = Foreign::new();
+    let mut projector = projector(&store);
+    for (wait_ms, told) in [(4_900, 0), (5_100, 1), (7_000, 1), (500, 1), (60_000, 2)] {
+        let run = format!("run-{wait_ms}");
+        store.append_events(script(&run, "RunStarted")).await.unwrap();
+        store.clock.advance_ms(wait_ms);
+        assert_eq!(projector.pass().await.unwrap().lag_ms, wait_ms);
+        let lagging = alerts(&store).await.iter().filter(|(code, ..)| code == "PROJECTOR_LAG_HIGH").count();
+        assert_eq!(lagging, told, "after {wait_ms} ms");
+    }
+}

@@ -1,0 +1,72 @@
+//! Looking from outside at what is stored.
+
+use std::sync::Arc;
+
+use onward_engine::projector::{Options, Projector};
+use onward_engine::verify::{self, Found, Tally, Wrong};
+use onward_store::tables::Snapshot;
+use onward_store::{Commit, Field as _, Key, Records as _, RunStateStore as _, Store};
+
+use crate::foreign::Foreign;
+use crate::script::{run_id, script};
+
+const LOG: &str = "RunStarted, StepStarted a, StepCompleted a, RunCompleted";
+
+async fn findings(store: &Foreign) -> (Tally, Vec<(Option<u64>, Wrong)>) {
+    let mut found: Vec<Found> = Vec::new();
+    let tally = verify::all(store, &mut |it| collect(&mut found, it), |_| ()).await.unwrap();
+    (tally, found.into_iter().map(|it| (it.run_seq.map(onward_runs::RunSeq::get), it.wrong)).collect())
+}
+
+fn collect(found: &mut Vec<Found>, it: &Found) -> std::io::Result<()> {
+    found.push(it.clone());
+    Ok(())
+}
+
+async fn filled() -> Arc<Foreign> {
+    let store = Foreign::new();
+    store.append_events(script("r", LOG)).await.unwrap();
+    Projector::new(Arc::clone(&store) as Arc<dyn Store>, Options::default()).pass().await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn a_log_as_we_write_it_is_right() {
+    let store = filled().await;
+    assert_eq!(findings(&store).await, (Tally { runs: 1, events: 4 }, Vec::new()));
+    store.append_events(script("s", LOG)).await.unwrap();
+    assert_eq!(findings(&store).await, (Tally { runs: 2, events: 8 }, Vec::new()), "a snapshot may be late");
+}
+
+#[tokio::test]
+async fn a_missing_event_is_found_and_so_is_the_snapshot_that_no_longer_fits() {
+    let store = filled().await;
+    store.hide(&run_id("r"), 2);
+    assert_eq!(findings(&store).await.1, [(Some(3), Wrong::Gap), (Some(4), Wrong::Snapshot)]);
+}
+
+#[tokio::test]
+async fn a_log_that_ends_too_early_is_found() {
+    let store = filled().await;
+    store.hide(&run_id("r"), 4);
+    assert_eq!(findings(&store).await.1, [(None, Wrong::Head), (Some(4), Wrong::Snapshot)]);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_was_changed_is_found() {
+    let store = filled().await;
+    let key = Key(vec![run_id("r").to_value()]);
+    let (row, version): (Snapshot, u64) = store.get(key).await.unwrap().unwrap();
+    let changed = Snapshot { snapshot: row.snapshot.replace("COMPLETED", "FAILED").into(), ..row };
+    store.commit(Commit::new().update(&changed, version)).await.unwrap();
+    assert_eq!(findings(&store).await.1, [(Some(4), Wrong::Snapshot)]);
+}
+
+#[tokio::test]
+async fn one_run_can_be_looked_at_alone() {
+    let store = filled().await;
+    store.append_events(script("s", LOG)).await.unwrap();
+    let tally = verify::run(&*store, &run_id("s"), &mut |found| panic!("{found}")).await.unwrap();
+    assert_eq!(tally, Tally { runs: 1, events: 4 });
+    assert!(verify::run(&*store, &run_id("nobody"), &mut |_| Ok(())).await.is_err());
+}
