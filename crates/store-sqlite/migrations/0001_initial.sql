@@ -1,0 +1,243 @@
+-- Heads of runs. `run_no` stands for the run in the tables of events: it is short, and an index led by it keeps the
+-- events of a run together.
+CREATE TABLE runs (
+    run_no            INTEGER PRIMARY KEY,
+    run_id            TEXT    NOT NULL,
+    tenant_id         TEXT    NOT NULL,
+    project_id        TEXT    NOT NULL,
+    environment_id    TEXT    NOT NULL,
+    last_seq          INTEGER NOT NULL,
+    last_persisted_at INTEGER NOT NULL,
+    projected_seq     INTEGER NOT NULL,
+    delivered_seq     INTEGER NOT NULL,
+    CONSTRAINT runs_run_id_unique UNIQUE (run_id),
+    CONSTRAINT runs_readers_within_log CHECK (projected_seq <= last_seq AND delivered_seq <= last_seq)
+) STRICT;
+
+CREATE INDEX runs_to_project ON runs (run_id) WHERE projected_seq < last_seq;
+CREATE INDEX runs_to_deliver ON runs (run_id) WHERE delivered_seq < last_seq;
+
+-- The append-only log of runs. Whose a run is stands in its head.
+CREATE TABLE run_events (
+    run_no             INTEGER NOT NULL,
+    run_seq            INTEGER NOT NULL,
+    event_id           BLOB    NOT NULL,
+    event_type         TEXT    NOT NULL,
+    emitted_at         TEXT    NOT NULL,
+    plan_id            TEXT    NOT NULL,
+    plan_version       TEXT    NOT NULL,
+    engine_attempt_id  INTEGER NOT NULL,
+    logical_attempt_id INTEGER NOT NULL,
+    idempotency_key    BLOB    NOT NULL,
+    step_id            TEXT,
+    payload            TEXT,
+    extra              TEXT,
+    persisted_at       INTEGER NOT NULL,
+    CONSTRAINT run_events_key PRIMARY KEY (run_no, run_seq),
+    CONSTRAINT run_events_idempotency_key_unique UNIQUE (run_no, idempotency_key)
+) STRICT;
+
+-- Which event ids are taken. Ids are random, so this tree is the one whose pages are all touched by a large commit; apart
+-- from the events it can be filled in order, which costs half as much.
+CREATE TABLE event_ids (
+    event_id BLOB NOT NULL,
+    CONSTRAINT event_ids_key PRIMARY KEY (event_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER run_events_are_never_updated BEFORE UPDATE ON run_events BEGIN
+    SELECT RAISE(ABORT, 'run events are append-only: they are never updated');
+END;
+CREATE TRIGGER run_events_are_deleted_with_their_run BEFORE DELETE ON run_events
+WHEN EXISTS (SELECT 1 FROM runs WHERE run_no = OLD.run_no) BEGIN
+    SELECT RAISE(ABORT, 'run events are append-only: delete the whole run');
+END;
+CREATE TRIGGER runs_keep_their_number BEFORE UPDATE OF run_no, run_id ON runs BEGIN
+    SELECT RAISE(ABORT, 'a run keeps its name');
+END;
+CREATE TRIGGER runs_take_their_events_along AFTER DELETE ON runs BEGIN
+    DELETE FROM event_ids WHERE event_id IN (SELECT event_id FROM run_events WHERE run_no = OLD.run_no);
+    DELETE FROM run_events WHERE run_no = OLD.run_no;
+    DELETE FROM run_snapshots WHERE run_id = OLD.run_id;
+END;
+
+-- The same, readable.
+CREATE VIEW run_log AS
+SELECT runs.run_id, run_seq, lower(hex(event_id)) AS event_id, event_type, emitted_at, tenant_id, project_id, environment_id,
+       plan_id, plan_version, engine_attempt_id, logical_attempt_id, lower(hex(idempotency_key)) AS idempotency_key, step_id,
+       payload, extra, strftime('%Y-%m-%dT%H:%M:%fZ', persisted_at / 1000000.0, 'unixepoch') AS persisted_at
+FROM run_events JOIN runs USING (run_no);
+
+CREATE TABLE run_snapshots (
+    run_id         TEXT    NOT NULL,
+    last_event_seq INTEGER NOT NULL,
+    condition      TEXT    NOT NULL,
+    is_whole       INTEGER NOT NULL,
+    holes          TEXT,
+    snapshot       TEXT    NOT NULL,
+    projected_at   INTEGER NOT NULL,
+    version        INTEGER NOT NULL,
+    CONSTRAINT run_snapshots_key PRIMARY KEY (run_id),
+    CONSTRAINT run_snapshots_condition_check CHECK (condition IN ('CURRENT', 'STALE', 'INCONSISTENT'))
+) STRICT;
+CREATE INDEX run_snapshots_by_wholeness ON run_snapshots (is_whole, run_id);
+
+CREATE TABLE alerts (
+    alert_id  INTEGER PRIMARY KEY AUTOINCREMENT,
+    code      TEXT    NOT NULL,
+    severity  TEXT    NOT NULL,
+    subject   TEXT    NOT NULL,
+    occasion  TEXT    NOT NULL,
+    message   TEXT    NOT NULL,
+    raised_at INTEGER NOT NULL,
+    version   INTEGER NOT NULL,
+    CONSTRAINT alerts_occasion_unique UNIQUE (code, subject, occasion)
+) STRICT;
+CREATE INDEX alerts_by_subject ON alerts (subject, alert_id);
+
+-- Journals, as the engine appends them: several events a row.
+CREATE TABLE journal (
+    execution_id   BLOB    NOT NULL,
+    first_sequence INTEGER NOT NULL,
+    events         INTEGER NOT NULL,
+    records        BLOB    NOT NULL,
+    CONSTRAINT journal_key PRIMARY KEY (execution_id, first_sequence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER journal_is_never_updated BEFORE UPDATE ON journal BEGIN
+    SELECT RAISE(ABORT, 'journals are append-only: they are never updated');
+END;
+CREATE TRIGGER journal_is_deleted_with_its_execution BEFORE DELETE ON journal
+WHEN EXISTS (SELECT 1 FROM executions WHERE execution_id = OLD.execution_id) BEGIN
+    SELECT RAISE(ABORT, 'journals are append-only: delete the whole execution');
+END;
+
+CREATE TABLE shards (
+    shard       INTEGER NOT NULL,
+    node        TEXT    NOT NULL,
+    epoch       INTEGER NOT NULL,
+    lease_until INTEGER NOT NULL,
+    version     INTEGER NOT NULL,
+    CONSTRAINT shards_key PRIMARY KEY (shard)
+) STRICT;
+
+CREATE TABLE executions (
+    execution_id     BLOB    NOT NULL,
+    tenant_id        TEXT    NOT NULL,
+    project_id       TEXT    NOT NULL,
+    environment_id   TEXT    NOT NULL,
+    shard            INTEGER NOT NULL,
+    function         TEXT    NOT NULL,
+    component_digest BLOB    NOT NULL,
+    start_key        TEXT,
+    state            TEXT    NOT NULL,
+    wake_at          INTEGER NOT NULL,
+    created_at       INTEGER NOT NULL,
+    body             BLOB    NOT NULL,
+    version          INTEGER NOT NULL,
+    CONSTRAINT executions_key PRIMARY KEY (execution_id),
+    CONSTRAINT executions_start_key_unique UNIQUE (tenant_id, project_id, environment_id, function, start_key)
+) STRICT;
+CREATE INDEX executions_by_wake ON executions (shard, wake_at, execution_id);
+CREATE INDEX executions_by_age ON executions (tenant_id, project_id, environment_id, created_at, execution_id);
+
+CREATE TRIGGER executions_take_everything_along AFTER DELETE ON executions BEGIN
+    DELETE FROM journal WHERE execution_id = OLD.execution_id;
+    DELETE FROM timers WHERE execution_id = OLD.execution_id;
+    DELETE FROM inbox WHERE execution_id = OLD.execution_id;
+END;
+
+CREATE TABLE timers (
+    execution_id BLOB    NOT NULL,
+    promise      INTEGER NOT NULL,
+    shard        INTEGER NOT NULL,
+    fire_at      INTEGER NOT NULL,
+    version      INTEGER NOT NULL,
+    CONSTRAINT timers_key PRIMARY KEY (execution_id, promise)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX timers_by_due ON timers (shard, fire_at, execution_id, promise);
+
+CREATE TABLE inbox (
+    message_id   INTEGER PRIMARY KEY AUTOINCREMENT,
+    execution_id BLOB    NOT NULL,
+    shard        INTEGER NOT NULL,
+    dedup_key    TEXT,
+    kind         TEXT    NOT NULL,
+    body         BLOB    NOT NULL,
+    sent_at      INTEGER NOT NULL,
+    version      INTEGER NOT NULL,
+    CONSTRAINT inbox_dedup_key_unique UNIQUE (execution_id, dedup_key)
+) STRICT;
+CREATE INDEX inbox_by_shard ON inbox (shard, message_id);
+
+CREATE TABLE campaign_runs (
+    id           TEXT    NOT NULL,
+    campaign_id  TEXT    NOT NULL,
+    tenant_id    TEXT    NOT NULL,
+    workspace_id TEXT    NOT NULL,
+    channel      TEXT    NOT NULL,
+    status       TEXT    NOT NULL,
+    created_at   INTEGER NOT NULL,
+    version      INTEGER NOT NULL,
+    CONSTRAINT campaign_runs_key PRIMARY KEY (id),
+    CONSTRAINT campaign_runs_channel_check CHECK (channel IN ('email', 'voice', 'social')),
+    CONSTRAINT campaign_runs_status_check CHECK (status IN ('queued', 'running', 'completed', 'partial', 'failed'))
+) STRICT;
+CREATE INDEX campaign_runs_by_campaign ON campaign_runs (campaign_id, created_at, id);
+
+CREATE TABLE job_queue (
+    id           TEXT    NOT NULL,
+    run_id       TEXT    NOT NULL,
+    tenant_id    TEXT    NOT NULL,
+    workspace_id TEXT    NOT NULL,
+    job_type     TEXT    NOT NULL,
+    status       TEXT    NOT NULL,
+    attempts     INTEGER NOT NULL,
+    run_after    INTEGER NOT NULL,
+    locked_until INTEGER,
+    lock_token   TEXT,
+    created_at   INTEGER NOT NULL,
+    version      INTEGER NOT NULL,
+    CONSTRAINT job_queue_key PRIMARY KEY (id),
+    CONSTRAINT job_queue_type_check CHECK (job_type IN ('email_send_batch', 'voice_call_batch', 'social_post_batch')),
+    CONSTRAINT job_queue_status_check CHECK (status IN ('queued', 'locked', 'completed', 'failed', 'dead'))
+) STRICT;
+CREATE INDEX job_queue_by_turn ON job_queue (status, run_after, created_at, id);
+
+CREATE TABLE channel_outbox (
+    id                  TEXT    NOT NULL,
+    run_id              TEXT    NOT NULL,
+    job_id              TEXT    NOT NULL,
+    tenant_id           TEXT    NOT NULL,
+    workspace_id        TEXT    NOT NULL,
+    channel             TEXT    NOT NULL,
+    provider            TEXT    NOT NULL,
+    recipient_id        TEXT    NOT NULL,
+    idempotency_key     TEXT    NOT NULL,
+    status              TEXT    NOT NULL,
+    skipped             INTEGER NOT NULL,
+    doubt_since         INTEGER,
+    provider_message_id TEXT,
+    error               TEXT,
+    payload             TEXT,
+    created_at          INTEGER NOT NULL,
+    version             INTEGER NOT NULL,
+    CONSTRAINT channel_outbox_key PRIMARY KEY (id),
+    CONSTRAINT channel_outbox_idempotency_key_unique UNIQUE (tenant_id, workspace_id, idempotency_key),
+    CONSTRAINT channel_outbox_channel_check CHECK (channel IN ('email', 'voice', 'social')),
+    CONSTRAINT channel_outbox_status_check CHECK (status IN ('queued', 'sent', 'called', 'posted', 'failed', 'skipped')),
+    CONSTRAINT channel_outbox_skipped_status_check CHECK (skipped = false OR status = 'skipped')
+) STRICT;
+CREATE INDEX channel_outbox_by_run ON channel_outbox (run_id, id);
+CREATE INDEX channel_outbox_by_job ON channel_outbox (job_id, id);
+
+CREATE TABLE campaign_audit_log (
+    entry_id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    run_id       TEXT    NOT NULL,
+    tenant_id    TEXT    NOT NULL,
+    workspace_id TEXT    NOT NULL,
+    event        TEXT    NOT NULL,
+    detail       TEXT,
+    created_at   INTEGER NOT NULL,
+    version      INTEGER NOT NULL
+) STRICT;
+CREATE INDEX campaign_audit_log_by_run ON campaign_audit_log (run_id, entry_id);

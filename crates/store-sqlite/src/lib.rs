@@ -1,0 +1,111 @@
+//! The store in one SQLite file, for a laptop or a single node.
+//!
+//! One thread writes. It takes every commit that waits, performs them in one transaction and syncs once: a hundred
+//! concurrent commits cost one fsync. A commit that is refused is undone alone, its neighbours go on. Readers have
+//! connections of their own and never wait for the writer.
+
+mod before;
+mod error;
+mod migrate;
+mod open;
+mod read;
+mod readers;
+mod sql;
+mod values;
+mod write;
+mod writer;
+pub mod yardstick;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use onward_journal::{ExecutionId, Timestamp};
+use onward_runs::{RunEventRecord, RunId};
+use onward_store::{
+    Admitted, Clock, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, RunHead, Scan, Store, Stored,
+    SystemClock, Table,
+};
+
+use crate::readers::Readers;
+use crate::writer::Writer;
+
+/// How a file is opened.
+pub struct Options {
+    /// What the store accepts.
+    pub policy: Policy,
+    /// What stamps what is stored.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { policy: Policy::default(), clock: Arc::new(SystemClock) }
+    }
+}
+
+/// A store in a file.
+pub struct Sqlite {
+    writer: Writer,
+    readers: Readers,
+    policy: Policy,
+    clock: Arc<dyn Clock>,
+}
+
+impl Sqlite {
+    /// Opens the file, creating or migrating it if need be. This blocks for a moment.
+    pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
+        let mut connection = open::writable(path)?;
+        migrate::to_newest(&mut connection, options.clock.now())?;
+        let writer = Writer::start(connection, Arc::clone(&options.clock))?;
+        Ok(Self { writer, readers: Readers::new(path), policy: options.policy, clock: options.clock })
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+        self.writer.commit(commit).await
+    }
+
+    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
+        self.readers.read(move |db| read::row(db, table, &key)).await
+    }
+
+    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
+        let limit = scan.limit.min(self.policy.limits.page_max);
+        self.readers.read(move |db| read::rows(db, &scan, limit)).await
+    }
+
+    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+        let limit = limit.min(self.policy.limits.page_max);
+        self.readers.read(move |db| read::journal(db, execution, from, limit)).await
+    }
+
+    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
+        let (run, limit) = (run.clone(), page.limit.min(self.policy.limits.page_max));
+        self.readers.read(move |db| read::run_events(db, &run, page.after, limit)).await
+    }
+
+    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        let run = run.clone();
+        self.readers.read(move |db| read::head(db, &run)).await
+    }
+
+    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        let (after, limit) = (after.cloned(), limit.min(self.policy.limits.page_max));
+        self.readers.read(move |db| read::heads(db, behind, after.as_ref(), limit)).await
+    }
+
+    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
+        self.writer.purge(purge).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        Ok(self.clock.now())
+    }
+}

@@ -1,0 +1,53 @@
+//! The schema, brought to what this program knows when a file is opened.
+
+use onward_journal::Timestamp;
+use onward_store::Error;
+use onward_store::migration::{self, Applied, Migration};
+use rusqlite::{Connection, TransactionBehavior, params};
+
+use crate::error;
+
+const MIGRATIONS: &[Migration] =
+    &[Migration { number: 1, name: "initial", sql: include_str!("../migrations/0001_initial.sql") }];
+
+/// Applies what is missing, all of it or nothing. Whoever comes second waits, and finds nothing to do.
+pub(crate) fn to_newest(connection: &mut Connection, now: Timestamp) -> Result<(), Error> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error::from)?;
+    refuse_foreign(&transaction)?;
+    transaction
+        .execute_batch(
+            "CREATE TABLE IF NOT EXISTS onward_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, \
+             checksum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT",
+        )
+        .map_err(error::from)?;
+    for migration in migration::missing(MIGRATIONS, &applied(&transaction)?)? {
+        transaction.execute_batch(migration.sql).map_err(error::from)?;
+        transaction
+            .execute(
+                "INSERT INTO onward_migrations (number, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)",
+                params![migration.number, migration.name, migration.checksum(), now.as_micros()],
+            )
+            .map_err(error::from)?;
+    }
+    transaction.commit().map_err(error::from)
+}
+
+fn applied(connection: &Connection) -> Result<Vec<Applied>, Error> {
+    let mut statement = connection
+        .prepare("SELECT number, name, checksum FROM onward_migrations ORDER BY number")
+        .map_err(error::from)?;
+    let rows = statement
+        .query_map([], |row| Ok(Applied { number: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? }))
+        .map_err(error::from)?;
+    rows.collect::<rusqlite::Result<Vec<Applied>>>().map_err(error::from)
+}
+
+/// A file that holds tables, but none of ours, belongs to somebody else.
+fn refuse_foreign(connection: &Connection) -> Result<(), Error> {
+    let sql = "SELECT count(*) > 0 AND NOT max(name = 'onward_migrations') FROM sqlite_schema WHERE type = 'table'";
+    let is_foreign: Option<bool> = connection.query_row(sql, [], |row| row.get(0)).map_err(error::from)?;
+    if is_foreign == Some(true) {
+        return Err(Error::Unusable("the file is the database of another program".to_owned()));
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Reading: rows, journals, events and heads of runs.
+
+use onward_journal::{ExecutionId, Payload, Timestamp};
+use onward_runs::{Attempt, EmittedAt, EventId, Extra, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq};
+use onward_store::{Error, JournalChunk, Key, Reader, RunHead, Scan, Stored, Table, Value};
+use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params, params_from_iter};
+
+use crate::error;
+use crate::sql;
+use crate::values::{Bound, stored};
+
+pub(crate) fn row(db: &Connection, table: &'static Table, key: &Key) -> Result<Option<Stored>, Error> {
+    one(db, table, &sql::by_key(table), &key.0)
+}
+
+pub(crate) fn row_by_unique(
+    db: &Connection,
+    table: &'static Table,
+    unique: usize,
+    values: &[Value],
+) -> Result<Option<Stored>, Error> {
+    one(db, table, &sql::by_columns(table, table.unique[unique]), values)
+}
+
+fn one(db: &Connection, table: &'static Table, sql: &str, values: &[Value]) -> Result<Option<Stored>, Error> {
+    let mut statement = db.prepare_cached(sql).map_err(error::from)?;
+    let mut rows = statement.query(params_from_iter(values.iter().map(Bound))).map_err(error::from)?;
+    rows.next().map_err(error::from)?.map(|row| stored(table.columns, row)).transpose()
+}
+
+pub(crate) fn rows(db: &Connection, scan: &Scan, limit: usize) -> Result<Vec<Stored>, Error> {
+    let limit = Value::Int(count(limit));
+    let values = scan.equal.iter().chain(&scan.until).chain(scan.after.iter().flatten()).chain([&limit]);
+    let mut statement = db.prepare_cached(&sql::scan(scan)).map_err(error::from)?;
+    let mut rows = statement.query(params_from_iter(values.map(Bound))).map_err(error::from)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(error::from)? {
+        found.push(stored(scan.table.columns, row)?);
+    }
+    Ok(found)
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn journal_length(db: &Connection, execution: ExecutionId) -> Result<u64, Error> {
+    let sql =
+        "SELECT first_sequence + events FROM journal WHERE execution_id = ?1 ORDER BY first_sequence DESC LIMIT 1";
+    let mut statement = db.prepare_cached(sql).map_err(error::from)?;
+    let length: Option<i64> =
+        statement.query_row([execution.as_bytes().as_slice()], |row| row.get(0)).optional().map_err(error::from)?;
+    Ok(length.unwrap_or(0).cast_unsigned())
+}
+
+pub(crate) fn journal(
+    db: &Connection,
+    execution: ExecutionId,
+    from: u64,
+    limit: usize,
+) -> Result<Vec<JournalChunk>, Error> {
+    let sql = "SELECT first_sequence, events, records FROM journal WHERE execution_id = ?1 AND first_sequence + events > ?2 \
+               AND first_sequence >= (SELECT coalesce(max(first_sequence), 0) FROM journal \
+                                      WHERE execution_id = ?1 AND first_sequence <= ?2) \
+               ORDER BY first_sequence LIMIT ?3";
+    let from = i64::try_from(from).unwrap_or(i64::MAX);
+    let chunk = |row: &Row<'_>| {
+        let first: i64 = row.get(0)?;
+        Ok(JournalChunk { first: first.cast_unsigned(), count: row.get(1)?, records: row.get::<_, Vec<u8>>(2)?.into() })
+    };
+    all(db, sql, params![execution.as_bytes().as_slice(), from, count(limit)], chunk)
+}
+
+/// All rows of a statement, read by `read`.
+fn all<T>(
+    db: &Connection,
+    sql: &str,
+    values: &[&dyn ToSql],
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, Error> {
+    let mut statement = db.prepare_cached(sql).map_err(error::from)?;
+    let rows = statement.query_map(values, read).map_err(error::from)?;
+    rows.collect::<rusqlite::Result<Vec<T>>>().map_err(error::from)
+}
+
+const HEAD: &str = "SELECT run_id, tenant_id, project_id, environment_id, last_seq, last_persisted_at, projected_seq, \
+                    delivered_seq FROM runs";
+
+pub(crate) fn head(db: &Connection, run: &RunId) -> Result<Option<RunHead>, Error> {
+    let heads = all(db, &format!("{HEAD} WHERE run_id = ?1"), params![&**run], |row| Ok(read_head(row)))?;
+    heads.into_iter().next().transpose()
+}
+
+pub(crate) fn heads(
+    db: &Connection,
+    behind: Option<Reader>,
+    after: Option<&RunId>,
+    limit: usize,
+) -> Result<Vec<RunHead>, Error> {
+    let behind = match behind {
+        None => "",
+        Some(Reader::Projector) => " AND projected_seq < last_seq",
+        Some(Reader::EventBus) => " AND delivered_seq < last_seq",
+    };
+    let sql = format!("{HEAD} WHERE run_id > ?1{behind} ORDER BY run_id LIMIT ?2");
+    let after = after.map_or("", |run| run);
+    all(db, &sql, params![after, count(limit)], |row| Ok(read_head(row)))?.into_iter().collect()
+}
+
+fn read_head(row: &Row<'_>) -> Result<RunHead, Error> {
+    Ok(RunHead {
+        run_id: parsed(row, 0)?,
+        tenant_id: parsed(row, 1)?,
+        project_id: parsed(row, 2)?,
+        environment_id: parsed(row, 3)?,
+        last_seq: seq(row, 4)?,
+        last_persisted_at: time(row, 5)?,
+        projected_seq: seq(row, 6)?,
+        delivered_seq: seq(row, 7)?,
+    })
+}
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(row: &Row<'_>, place: usize) -> Result<T, Error> {
+    let text = row.get_ref(place).map_err(error::from)?.as_str().map_err(Error::corrupt)?;
+    text.parse().map_err(Error::corrupt)
+}
+
+fn seq(row: &Row<'_>, place: usize) -> Result<RunSeq, Error> {
+    let number: i64 = row.get(place).map_err(error::from)?;
+    u64::try_from(number).ok().and_then(RunSeq::new).ok_or_else(|| Error::corrupt("a negative sequence"))
+}
+
+fn time(row: &Row<'_>, place: usize) -> Result<Timestamp, Error> {
+    let us: i64 = row.get(place).map_err(error::from)?;
+    Timestamp::from_micros(us).ok_or_else(|| Error::corrupt("an instant that cannot be written"))
+}
+
+pub(crate) fn run_events(
+    db: &Connection,
+    run: &RunId,
+    after: RunSeq,
+    limit: usize,
+) -> Result<Vec<RunEventRecord>, Error> {
+    let sql = "SELECT run_seq, persisted_at, event_id, event_type, emitted_at, plan_id, plan_version, engine_attempt_id, \
+               logical_attempt_id, idempotency_key, step_id, payload, extra, tenant_id, project_id, environment_id \
+               FROM run_events JOIN runs USING (run_no) WHERE runs.run_id = ?1 AND run_seq > ?2 ORDER BY run_seq LIMIT ?3";
+    let after = after.get().cast_signed();
+    let event = |row: &Row<'_>| Ok(read_event(run, row));
+    all(db, sql, params![&**run, after, count(limit)], event)?.into_iter().collect()
+}
+
+fn read_event(run: &RunId, row: &Row<'_>) -> Result<RunEventRecord, Error> {
+    let event = RunEventWrite {
+        event_id: event_id(row, 2)?,
+        event_type: parsed(row, 3)?,
+        emitted_at: parsed::<EmittedAt>(row, 4)?,
+        run_id: run.clone(),
+        tenant_id: parsed(row, 13)?,
+        project_id: parsed(row, 14)?,
+        environment_id: parsed(row, 15)?,
+        plan_id: parsed(row, 5)?,
+        plan_version: parsed(row, 6)?,
+        engine_attempt_id: attempt(row, 7)?,
+        logical_attempt_id: attempt(row, 8)?,
+        idempotency_key: IdempotencyKey::from_bytes(row.get(9).map_err(error::from)?),
+        step_id: if text(row, 10)?.is_some() { Some(parsed(row, 10)?) } else { None },
+        payload: text(row, 11)?.map(Payload::parse).transpose().map_err(Error::corrupt)?,
+        extra: text(row, 12)?.map_or(Ok(Extra::NONE), Extra::parse).map_err(Error::corrupt)?,
+    };
+    Ok(RunEventRecord { event, run_seq: seq(row, 0)?, persisted_at: time(row, 1)? })
+}
+
+pub(crate) fn event_id(row: &Row<'_>, place: usize) -> Result<EventId, Error> {
+    EventId::from_bytes(row.get(place).map_err(error::from)?).map_err(Error::corrupt)
+}
+
+fn attempt(row: &Row<'_>, place: usize) -> Result<Attempt, Error> {
+    let number: u32 = row.get(place).map_err(error::from)?;
+    Attempt::new(number).ok_or_else(|| Error::corrupt("attempt 0"))
+}
+
+fn text<'a>(row: &'a Row<'_>, place: usize) -> Result<Option<&'a str>, Error> {
+    row.get_ref(place).map_err(error::from)?.as_str_or_null().map_err(Error::corrupt)
+}
+
+/// What is known of the event with this key, looked up by the writer.
+pub(crate) fn known(db: &Connection, run: &RunId, key: &IdempotencyKey) -> Result<Option<onward_store::Known>, Error> {
+    let sql = "SELECT event_id, run_seq, persisted_at, payload FROM run_events \
+               WHERE run_no = (SELECT run_no FROM runs WHERE run_id = ?1) AND idempotency_key = ?2";
+    let read = |row: &Row<'_>| {
+        Ok(event_id(row, 0).and_then(|event_id| {
+            let payload = text(row, 3)?.map(Payload::parse).transpose().map_err(Error::corrupt)?;
+            Ok(onward_store::Known { event_id, run_seq: seq(row, 1)?, persisted_at: time(row, 2)?, payload })
+        }))
+    };
+    all(db, sql, params![&**run, key.as_bytes().as_slice()], read)?.into_iter().next().transpose()
+}
+
+pub(crate) fn has_event(db: &Connection, id: &EventId) -> Result<bool, Error> {
+    let mut statement = db.prepare_cached("SELECT 1 FROM event_ids WHERE event_id = ?1").map_err(error::from)?;
+    statement.exists([id.as_bytes().as_slice()]).map_err(error::from)
+}

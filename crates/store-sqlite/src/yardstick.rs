@@ -1,0 +1,30 @@
+//! What SQLite itself can do on this disk: one-row commits with the same durability and nothing else. Rates of the store
+//! mean something beside this one only.
+
+use std::path::Path;
+
+use onward_store::Error;
+use rusqlite::{Connection, params};
+
+use crate::{error, open};
+
+/// A file with one narrow table.
+pub struct Yardstick(Connection);
+
+impl Yardstick {
+    /// Opens a file of its own.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let connection = open::writable(path)?;
+        connection.pragma_update(None, "wal_autocheckpoint", 1_000).map_err(error::from)?;
+        connection
+            .execute_batch("CREATE TABLE IF NOT EXISTS yardstick (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT")
+            .map_err(error::from)?;
+        Ok(Self(connection))
+    }
+
+    /// Inserts one row of 100 bytes and makes it durable.
+    pub fn commit_row(&self) -> Result<(), Error> {
+        let mut insert = self.0.prepare_cached("INSERT INTO yardstick (body) VALUES (?1)").map_err(error::from)?;
+        insert.execute(params![[0_u8; 100].as_slice()]).map(drop).map_err(error::from)
+    }
+}

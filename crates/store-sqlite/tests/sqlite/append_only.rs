@@ -1,0 +1,57 @@
+//! The database itself refuses to change what happened.
+
+use std::sync::Arc;
+
+use onward_journal::ExecutionId;
+use onward_store::{Commit, JournalAppend, Page, Purge, RunStateStore as _, Store};
+use onward_testing::Events;
+use rusqlite::Connection;
+
+use crate::Place;
+
+async fn filled(place: &Place) -> Arc<dyn Store> {
+    let store = place.open();
+    store.append_events(Events::new("kept").take(10)).await.unwrap();
+    let execution = ExecutionId::from_bytes([7; 32]);
+    let append = JournalAppend { execution, expected: 0, count: 2, records: Arc::from([1, 2, 3].as_slice()) };
+    store.commit(Commit::new().journal(append)).await.unwrap();
+    store
+}
+
+fn refusal(raw: &Connection, sql: &str) -> String {
+    raw.execute(sql, []).expect_err(sql).to_string()
+}
+
+#[tokio::test]
+async fn events_can_neither_be_updated_nor_deleted_nor_replaced() {
+    let place = Place::new();
+    let store = filled(&place).await;
+    let raw = place.raw();
+    for (sql, words) in [
+        ("UPDATE run_events SET payload = '{}' WHERE run_seq = 3", "never updated"),
+        ("UPDATE run_events SET run_seq = 99 WHERE run_seq = 3", "never updated"),
+        ("DELETE FROM run_events WHERE run_seq = 3", "delete the whole run"),
+        ("DELETE FROM run_events", "delete the whole run"),
+        ("UPDATE journal SET records = x'00'", "never updated"),
+        ("UPDATE runs SET run_no = 99", "keeps its name"),
+    ] {
+        assert!(refusal(&raw, sql).contains(words), "{sql}");
+    }
+    let run = Events::new("kept").take(1).remove(0).run_id;
+    assert_eq!(store.fetch_events(&run, Page::default()).await.unwrap().len(), 10);
+}
+
+#[tokio::test]
+async fn a_whole_run_goes_with_everything_that_belongs_to_it() {
+    let place = Place::new();
+    let store = filled(&place).await;
+    let events = Events::new("kept").take(10);
+    let run = events[0].run_id.clone();
+    assert!(store.purge(Purge::Run(run.clone())).await.unwrap());
+    assert!(!store.purge(Purge::Run(run)).await.unwrap());
+    let left =
+        |table: &str| place.raw().query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0));
+    assert_eq!(["runs", "run_events", "event_ids"].map(|table| left(table).unwrap()), [0, 0, 0]);
+    let again = store.append_events(events).await.unwrap();
+    assert!(again.iter().zip(1..).all(|(it, seq)| it.result.persisted && it.result.run_seq.get() == seq));
+}

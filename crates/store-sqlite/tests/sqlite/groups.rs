@@ -1,0 +1,88 @@
+//! Commits that wait together become durable together, and fail alone.
+
+use std::sync::Arc;
+
+use onward_journal::Timestamp;
+use onward_store::tables::CampaignRun;
+use onward_store::{Commit, Conflict, Error, Invalid, Records as _, RunStateStore as _, Scan, Store};
+use onward_testing::Events;
+
+use crate::Place;
+
+fn campaign_run(id: usize, status: &str) -> CampaignRun {
+    CampaignRun {
+        id: format!("run-{id:04}").into(),
+        campaign_id: "spring".into(),
+        tenant_id: "t".into(),
+        workspace_id: "w".into(),
+        channel: "email".into(),
+        status: status.into(),
+        created_at: Timestamp::EPOCH,
+    }
+}
+
+#[tokio::test]
+async fn what_the_database_refuses_fails_alone() {
+    let place = Place::new();
+    let store = place.open();
+    let mut waiting = tokio::task::JoinSet::new();
+    for id in 0..200 {
+        let (store, status) = (Arc::clone(&store), if id % 7 == 3 { "launched" } else { "queued" });
+        waiting.spawn(async move { (id, store.commit(Commit::new().insert(&campaign_run(id, status))).await) });
+    }
+    while let Some(done) = waiting.join_next().await {
+        let (id, outcome) = done.unwrap();
+        match outcome {
+            Ok(_) => assert_ne!(id % 7, 3),
+            Err(Error::Invalid(Invalid::Refused(words))) => {
+                assert_eq!(id % 7, 3);
+                assert!(words.contains("campaign_runs_status_check"), "{words}");
+            }
+            Err(error) => panic!("{id}: {error}"),
+        }
+    }
+    let rows: Vec<(CampaignRun, u64)> = store.list(Scan::all::<CampaignRun>()).await.unwrap();
+    assert_eq!(rows.len(), (0..200).filter(|id| id % 7 != 3).count());
+}
+
+#[tokio::test]
+async fn a_group_with_duplicates_and_stolen_ids_settles_each_by_itself() {
+    let place = Place::new();
+    let store = place.open();
+    let events = Events::new("group").take(300);
+    store.append_events(events[..100].to_vec()).await.unwrap();
+    let mut waiting = tokio::task::JoinSet::new();
+    for (place, event) in events.iter().enumerate() {
+        let (store, mut event) = (Arc::clone(&store), event.clone());
+        if place >= 200 && place % 10 == 0 {
+            event.event_id = events[0].event_id;
+        }
+        waiting.spawn(async move { (place, store.append_event(event).await) });
+    }
+    while let Some(done) = waiting.join_next().await {
+        match done.unwrap() {
+            (place, Ok(appended)) => assert_eq!(appended.result.idempotent, place < 100),
+            (place, Err(Error::Conflict(Conflict::EventIdTaken { .. }))) => assert_eq!(place % 10, 0),
+            (place, Err(error)) => panic!("{place}: {error}"),
+        }
+    }
+    let head = store.run(&events[0].run_id).await.unwrap().unwrap();
+    assert_eq!(head.last_seq.get(), 290);
+}
+
+#[tokio::test]
+async fn an_answer_nobody_waits_for_is_no_loss() {
+    let place = Place::new();
+    let store: Arc<dyn Store> = place.open();
+    let events = Events::new("dropped").take(50);
+    for event in events.clone() {
+        let waiting = tokio::spawn({
+            let store = Arc::clone(&store);
+            async move { store.append_event(event).await }
+        });
+        tokio::task::yield_now().await;
+        waiting.abort();
+    }
+    let again = store.append_events(events).await.unwrap();
+    assert_eq!(again.last().unwrap().result.run_seq.get(), 50);
+}

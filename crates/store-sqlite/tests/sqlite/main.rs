@@ -1,0 +1,43 @@
+//! The store in a SQLite file: what only this adapter can get wrong.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod append_only;
+mod groups;
+mod migrations;
+mod schema;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use onward_store::{Error, Store};
+use onward_store_sqlite::{Options, Sqlite};
+use tempfile::TempDir;
+
+/// A folder with a store in it.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("store.db")
+    }
+
+    fn try_open(&self) -> Result<Arc<dyn Store>, Error> {
+        Ok(Arc::new(Sqlite::open(&self.path(), Options::default())?))
+    }
+
+    fn open(&self) -> Arc<dyn Store> {
+        self.try_open().unwrap()
+    }
+
+    /// The file as somebody else sees it.
+    fn raw(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.path()).unwrap()
+    }
+}

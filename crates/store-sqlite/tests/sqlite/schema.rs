@@ -1,0 +1,92 @@
+//! The tables that the migrations make are the tables that were declared.
+
+use std::collections::BTreeSet;
+
+use onward_store::{Table, Type, tables};
+use rusqlite::Connection;
+
+use crate::Place;
+
+#[test]
+fn every_declared_table_is_there_column_by_column() {
+    let place = Place::new();
+    drop(place.open());
+    let raw = place.raw();
+    for table in tables::ALL {
+        assert_eq!(columns(&raw, table.name), declared(table), "{}", table.name);
+    }
+}
+
+fn columns(raw: &Connection, table: &str) -> Vec<(String, String, bool)> {
+    let mut statement = raw.prepare("SELECT name, type, \"notnull\" OR pk > 0 FROM pragma_table_info(?1)").unwrap();
+    let rows = statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+fn declared(table: &Table) -> Vec<(String, String, bool)> {
+    let of = |of| match of {
+        Type::Int | Type::Bool | Type::Time | Type::Serial => "INTEGER",
+        Type::Text => "TEXT",
+        Type::Bytes => "BLOB",
+    };
+    let columns = table.columns.iter().map(|it| (it.name.to_owned(), of(it.of).to_owned(), !it.nullable));
+    columns.chain([("version".to_owned(), "INTEGER".to_owned(), true)]).collect()
+}
+
+#[test]
+fn every_declared_order_and_unique_set_has_its_index() {
+    let place = Place::new();
+    drop(place.open());
+    let raw = place.raw();
+    for table in tables::ALL {
+        let there = indexes(&raw, table.name);
+        for index in table.indexes {
+            let columns: Vec<String> = table.order_of(Some(index)).iter().map(ToString::to_string).collect();
+            let is_covered = there.iter().any(|(_, found)| *found == columns);
+            assert!(is_covered, "{} has no index on {columns:?}: {there:?}", table.name);
+        }
+        for unique in table.unique {
+            let columns: Vec<String> = unique.iter().map(ToString::to_string).collect();
+            assert!(there.contains(&(true, columns)), "{} does not keep {unique:?} unique", table.name);
+        }
+    }
+}
+
+/// Whether it is unique, and its columns.
+fn indexes(raw: &Connection, table: &str) -> BTreeSet<(bool, Vec<String>)> {
+    let mut list = raw.prepare("SELECT name, \"unique\" FROM pragma_index_list(?1)").unwrap();
+    let names = list.query_map([table], |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?))).unwrap();
+    let mut info = raw.prepare("SELECT name FROM pragma_index_info(?1) ORDER BY seqno").unwrap();
+    let columns = |index: &str, info: &mut rusqlite::Statement<'_>| -> Vec<String> {
+        info.query_map([index], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    names.map(Result::unwrap).map(|(name, unique)| (unique, columns(&name, &mut info))).collect()
+}
+
+#[test]
+fn what_is_due_is_found_by_its_index_and_not_by_reading_the_table() {
+    let place = Place::new();
+    drop(place.open());
+    let raw = place.raw();
+    for (sql, index) in [
+        (
+            "SELECT * FROM runs WHERE run_id > '' AND projected_seq < last_seq ORDER BY run_id LIMIT 9",
+            "runs_to_project",
+        ),
+        (
+            "SELECT * FROM runs WHERE run_id > '' AND delivered_seq < last_seq ORDER BY run_id LIMIT 9",
+            "runs_to_deliver",
+        ),
+        (
+            "SELECT * FROM timers WHERE shard = 1 AND fire_at <= 9 ORDER BY shard, fire_at, execution_id, promise LIMIT 9",
+            "timers_by_due",
+        ),
+        (
+            "SELECT * FROM executions WHERE shard = 1 AND wake_at <= 9 ORDER BY shard, wake_at, execution_id LIMIT 9",
+            "executions_by_wake",
+        ),
+    ] {
+        let plan: String = raw.query_row(&format!("EXPLAIN QUERY PLAN {sql}"), [], |row| row.get(3)).unwrap();
+        assert!(plan.contains(index), "{sql}: {plan}");
+    }
+}
