@@ -57,7 +57,6 @@ END;
 CREATE TRIGGER runs_take_their_events_along AFTER DELETE ON runs BEGIN
     DELETE FROM event_ids WHERE event_id IN (SELECT event_id FROM run_events WHERE run_no = OLD.run_no);
     DELETE FROM run_events WHERE run_no = OLD.run_no;
-    DELETE FROM run_snapshots WHERE run_id = OLD.run_id;
 END;
 
 -- The same, readable.
@@ -139,12 +138,6 @@ CREATE TABLE executions (
 ) STRICT;
 CREATE INDEX executions_by_wake ON executions (shard, wake_at, execution_id);
 CREATE INDEX executions_by_age ON executions (tenant_id, project_id, environment_id, created_at, execution_id);
-
-CREATE TRIGGER executions_take_everything_along AFTER DELETE ON executions BEGIN
-    DELETE FROM journal WHERE execution_id = OLD.execution_id;
-    DELETE FROM timers WHERE execution_id = OLD.execution_id;
-    DELETE FROM inbox WHERE execution_id = OLD.execution_id;
-END;
 
 CREATE TABLE timers (
     execution_id BLOB    NOT NULL,

@@ -2,7 +2,7 @@
 
 use onward_runs::EventId;
 use onward_store::{Plan, Planned, Purge, RunHead, Write};
-use rusqlite::{Connection, Result, params, params_from_iter};
+use rusqlite::{Connection, Result, ToSql, params, params_from_iter};
 
 use crate::sql;
 use crate::values::Bound;
@@ -115,17 +115,17 @@ fn event_ids(db: &Connection, events: &[Planned<'_>]) -> Result<()> {
     Ok(())
 }
 
+/// The row that stands for the whole goes first: while it is there, the database lets nobody delete from its log.
 pub(crate) fn purge(db: &Connection, purge: &Purge) -> Result<bool> {
-    match purge {
-        Purge::Run(run) => Ok(db.execute("DELETE FROM runs WHERE run_id = ?1", [&**run])? > 0),
+    let (tables, column, id): (&[&str], _, &dyn ToSql) = match purge {
+        Purge::Run(run) => (&["runs", "run_snapshots"], "run_id", &&**run),
         Purge::Execution(execution) => {
-            let id = execution.as_bytes().as_slice();
-            let mut removed = db.execute("DELETE FROM executions WHERE execution_id = ?1", [id])?;
-            for table in ["journal", "timers", "inbox"] {
-                let rest = db.execute(&format!("DELETE FROM {table} WHERE execution_id = ?1"), [id])?;
-                removed += if table == "journal" { rest } else { 0 };
-            }
-            Ok(removed > 0)
+            (&["executions", "journal", "timers", "inbox"], "execution_id", &execution.as_bytes().as_slice())
         }
+    };
+    let mut removed = 0;
+    for table in tables {
+        removed += db.execute(&format!("DELETE FROM {table} WHERE {column} = ?1"), [id])?;
     }
+    Ok(removed > 0)
 }

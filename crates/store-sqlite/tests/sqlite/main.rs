@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod append_only;
+mod conformance;
 mod groups;
 mod migrations;
 mod schema;
