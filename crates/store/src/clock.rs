@@ -1,0 +1,51 @@
+//! The clock that stamps what is stored. It is a parameter, so that a test says what time it is.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use onward_journal::Timestamp;
+
+/// What time it is.
+pub trait Clock: Send + Sync + 'static {
+    /// Now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The clock of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that others take as a parameter")]
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).ok().and_then(Timestamp::from_micros).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// A clock that stands still until it is set.
+#[derive(Debug)]
+pub struct ManualClock(AtomicI64);
+
+impl ManualClock {
+    /// A clock that shows `at`.
+    pub const fn new(at: Timestamp) -> Self {
+        Self(AtomicI64::new(at.as_micros()))
+    }
+
+    /// Sets the clock, forwards or backwards.
+    pub fn set(&self, at: Timestamp) {
+        self.0.store(at.as_micros(), Ordering::SeqCst);
+    }
+
+    /// Moves the clock forwards.
+    pub fn advance_ms(&self, ms: u64) {
+        self.set(self.now().plus_ms(ms));
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst)).unwrap_or(Timestamp::MAX)
+    }
+}

@@ -1,0 +1,248 @@
+//! A commit: everything that becomes true together, and what its author believes to be true before.
+
+use std::sync::Arc;
+
+use onward_journal::ExecutionId;
+use onward_runs::{AppendResult, RunEventWrite, RunId, RunSeq};
+
+use crate::{Epoch, Key, Reader, Record, Row, Shard, Stored, Table};
+
+/// Everything that becomes true together, or not at all.
+///
+/// A commit touches each journal, row and position at most once, and all guards speak of the state before it. So the
+/// order of its parts does not matter, except among the run events of one run.
+#[derive(Debug, Clone, Default)]
+pub struct Commit {
+    /// The shards whose ownership the commit depends on.
+    pub fences: Vec<Fence>,
+    /// Events to append to journals.
+    pub journals: Vec<JournalAppend>,
+    /// Rows to insert, update or delete.
+    pub changes: Vec<Change>,
+    /// Positions of readers to move.
+    pub moves: Vec<Move>,
+    /// Run events to append, in this order.
+    pub events: Vec<RunEventWrite>,
+}
+
+impl Commit {
+    /// A commit that changes nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes the commit depend on `shard` still being at `epoch`.
+    #[must_use]
+    pub fn fence(mut self, shard: Shard, epoch: Epoch) -> Self {
+        self.fences.push(Fence { shard, epoch });
+        self
+    }
+
+    /// Appends to a journal.
+    #[must_use]
+    pub fn journal(mut self, append: JournalAppend) -> Self {
+        self.journals.push(append);
+        self
+    }
+
+    /// Inserts a row that must not be there yet.
+    #[must_use]
+    pub fn insert(mut self, record: &impl Record) -> Self {
+        self.changes.push(Change::insert(record));
+        self
+    }
+
+    /// Inserts a row unless it, or one it may not stand beside, is there: that one is kept, and the rest of the commit
+    /// goes on.
+    #[must_use]
+    pub fn insert_or_keep(mut self, record: &impl Record) -> Self {
+        self.changes.push(Change::insert_or_keep(record));
+        self
+    }
+
+    /// Updates the row with the record's key if it is at `version`.
+    #[must_use]
+    pub fn update<R: Record>(mut self, record: &R, version: u64) -> Self {
+        self.changes.push(Change::update(record, version));
+        self
+    }
+
+    /// Deletes the row with the record's key if it is at `version`.
+    #[must_use]
+    pub fn delete<R: Record>(mut self, record: &R, version: u64) -> Self {
+        self.changes.push(Change::delete(record, version));
+        self
+    }
+
+    /// Moves a reader's position.
+    #[must_use]
+    pub fn advance(mut self, step: Move) -> Self {
+        self.moves.push(step);
+        self
+    }
+
+    /// Appends run events.
+    #[must_use]
+    pub fn events(mut self, events: Vec<RunEventWrite>) -> Self {
+        self.events.extend(events);
+        self
+    }
+}
+
+/// The commit depends on a shard still being at an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fence {
+    /// The shard.
+    pub shard: Shard,
+    /// The epoch at which the author of the commit took it over.
+    pub epoch: Epoch,
+}
+
+/// Events to append to the journal of an execution, encoded by the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalAppend {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// How many events its journal has now.
+    pub expected: u64,
+    /// How many events `records` holds.
+    pub count: u32,
+    /// The encoded events.
+    pub records: Arc<[u8]>,
+}
+
+/// A change of one row.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// Insert; a row that is there already is a conflict.
+    Insert {
+        /// The table.
+        table: &'static Table,
+        /// The row.
+        row: Row,
+    },
+    /// Insert unless there is one already.
+    InsertOrKeep {
+        /// The table.
+        table: &'static Table,
+        /// The row.
+        row: Row,
+    },
+    /// Update; a row that is absent or at another version is a conflict.
+    Update {
+        /// The table.
+        table: &'static Table,
+        /// The row as it is to be.
+        row: Row,
+        /// The version it has now.
+        version: u64,
+    },
+    /// Delete; a row that is absent or at another version is a conflict.
+    Delete {
+        /// The table.
+        table: &'static Table,
+        /// The row's key.
+        key: Key,
+        /// The version it has now.
+        version: u64,
+    },
+}
+
+impl Change {
+    /// Inserts `record`, which must not be there yet.
+    pub fn insert<R: Record>(record: &R) -> Self {
+        Self::Insert { table: R::TABLE, row: record.to_row() }
+    }
+
+    /// Inserts `record` unless there is one already.
+    pub fn insert_or_keep<R: Record>(record: &R) -> Self {
+        Self::InsertOrKeep { table: R::TABLE, row: record.to_row() }
+    }
+
+    /// Updates the row with the record's key if it is at `version`.
+    pub fn update<R: Record>(record: &R, version: u64) -> Self {
+        Self::Update { table: R::TABLE, row: record.to_row(), version }
+    }
+
+    /// Deletes the row with the record's key if it is at `version`.
+    pub fn delete<R: Record>(record: &R, version: u64) -> Self {
+        Self::Delete { table: R::TABLE, key: R::TABLE.key_of(&record.to_row()), version }
+    }
+
+    /// The table it changes.
+    pub const fn table(&self) -> &'static Table {
+        match self {
+            Self::Insert { table, .. }
+            | Self::InsertOrKeep { table, .. }
+            | Self::Update { table, .. }
+            | Self::Delete { table, .. } => table,
+        }
+    }
+
+    /// The row it writes, if it does.
+    pub const fn row(&self) -> Option<&Row> {
+        match self {
+            Self::Insert { row, .. } | Self::InsertOrKeep { row, .. } | Self::Update { row, .. } => Some(row),
+            Self::Delete { .. } => None,
+        }
+    }
+
+    /// The key of the row it is about.
+    pub fn key(&self) -> Key {
+        match self {
+            Self::Delete { key, .. } => key.clone(),
+            Self::Insert { table, row } | Self::InsertOrKeep { table, row } | Self::Update { table, row, .. } => {
+                table.key_of(row)
+            }
+        }
+    }
+}
+
+/// A reader has dealt with events of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// The run.
+    pub run: RunId,
+    /// Who.
+    pub reader: Reader,
+    /// The last event it had dealt with before.
+    pub from: RunSeq,
+    /// The last event it has dealt with now.
+    pub to: RunSeq,
+}
+
+/// What a commit came to, part by part, in the order of its parts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Receipt {
+    /// What became of each change of a row.
+    pub changes: Vec<Outcome>,
+    /// What became of each run event.
+    pub events: Vec<Appended>,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was made.
+    Made,
+    /// There was a row already, which is kept as it is.
+    Kept(Stored),
+}
+
+/// What became of a run event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Appended {
+    /// The answer of the contract.
+    pub result: AppendResult,
+    /// Whether the event is a duplicate that carries another payload than the one that was kept.
+    pub differs: bool,
+}
+
+/// What retention removes: always the whole of something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Purge {
+    /// A run: its events, positions and snapshot.
+    Run(RunId),
+    /// An execution: its journal, its row, its timers and its messages.
+    Execution(ExecutionId),
+}

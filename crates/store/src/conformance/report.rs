@@ -1,0 +1,65 @@
+//! What a run of the suite came to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{Check, Topic, Verdict};
+
+/// What a run of the suite came to.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// How many checks passed, by topic.
+    pub passed: BTreeMap<Topic, usize>,
+    /// The checks that failed.
+    pub failed: Vec<Failed>,
+}
+
+/// A check that failed.
+#[derive(Debug, Clone)]
+pub struct Failed {
+    /// Its name.
+    pub name: String,
+    /// What it is about.
+    pub topic: Topic,
+    /// What was wrong.
+    pub reason: String,
+}
+
+impl Report {
+    /// Panics with the list of failures if there are any, or if nothing was checked at all.
+    pub fn expect_all_passed(&self) {
+        assert!(self.failed.is_empty(), "{self}");
+        assert!(!self.passed.is_empty(), "no check was run");
+    }
+
+    /// Whether the check of this name failed.
+    pub fn has_failed(&self, name: &str) -> bool {
+        self.failed.iter().any(|failed| failed.name == name)
+    }
+}
+
+impl<'a> FromIterator<(&'a Check, Verdict)> for Report {
+    fn from_iter<I: IntoIterator<Item = (&'a Check, Verdict)>>(verdicts: I) -> Self {
+        let mut report = Self::default();
+        for (check, verdict) in verdicts {
+            let topic = check.topic;
+            match verdict {
+                Ok(()) => *report.passed.entry(topic).or_default() += 1,
+                Err(failure) => {
+                    report.failed.push(Failed { name: check.name.clone(), topic, reason: failure.to_string() });
+                }
+            }
+        }
+        report
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} checks passed, {} failed", self.passed.values().sum::<usize>(), self.failed.len())?;
+        for Failed { name, topic, reason } in &self.failed {
+            writeln!(f, "- {topic}: {name}\n  {reason}")?;
+        }
+        Ok(())
+    }
+}

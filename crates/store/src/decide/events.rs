@@ -1,0 +1,181 @@
+//! Run events: their places, their stamps, and what a duplicate is answered with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_journal::Timestamp;
+use onward_runs::{AppendResult, EventId, IdempotencyKey, RunEventWrite, RunId, RunSeq};
+use serde_json::{from_str, value::RawValue};
+
+use crate::{Appended, Before, Care, Conflict, Error, Known, Plan, Planned, RunHead};
+
+/// When the events are stored, and whether to look for duplicates.
+#[derive(Clone, Copy)]
+pub(super) struct Stamp {
+    pub(super) now: Timestamp,
+    pub(super) care: Care,
+}
+
+/// The heads of the runs that a commit is about: as stored, or as changed by it so far.
+#[derive(Default)]
+pub(super) struct Heads {
+    known: BTreeMap<RunId, Option<RunHead>>,
+    changed: BTreeSet<RunId>,
+}
+
+impl Heads {
+    pub(super) fn get(&mut self, run: &RunId, before: &mut impl Before) -> Result<Option<&RunHead>, Error> {
+        if !self.known.contains_key(run) {
+            let head = before.head(run)?;
+            self.known.insert(run.clone(), head);
+        }
+        Ok(self.known.get(run).and_then(Option::as_ref))
+    }
+
+    pub(super) fn set(&mut self, head: RunHead) {
+        self.changed.insert(head.run_id.clone());
+        self.known.insert(head.run_id.clone(), Some(head));
+    }
+
+    pub(super) fn changed(mut self) -> Vec<RunHead> {
+        self.changed.iter().filter_map(|run| self.known.remove(run).flatten()).collect()
+    }
+}
+
+pub(super) fn decide<'a>(
+    events: &'a [RunEventWrite],
+    before: &mut impl Before,
+    heads: &mut Heads,
+    plan: &mut Plan<'a>,
+    stamp: Stamp,
+) -> Result<(), Error> {
+    let mut batch = Batch::default();
+    let mut current: Option<RunHead> = None;
+    plan.events.reserve(events.len());
+    plan.receipt.events.reserve(events.len());
+    for (index, event) in events.iter().enumerate() {
+        if current.as_ref().is_none_or(|head| head.run_id != event.run_id) {
+            current.take().into_iter().for_each(|head| heads.set(head));
+            current = Some(heads.get(&event.run_id, before)?.cloned().unwrap_or_else(|| first_head(event, stamp.now)));
+        }
+        let Some(head) = current.as_mut() else { continue };
+        if !is_of(head, event) {
+            return Err(Conflict::ForeignRun { index, run: event.run_id.clone() }.into());
+        }
+        if stamp.care == Care::Look {
+            if let Some((known, differs)) = batch.duplicate_of(event, before)? {
+                plan.receipt.events.push(Appended { result: answer(&known, false), differs });
+                continue;
+            }
+            batch.take_id(index, event, before)?;
+        }
+        head.last_seq = head.last_seq.next();
+        head.last_persisted_at = head.last_persisted_at.max(stamp.now);
+        let planned = Planned { event, run_seq: head.last_seq, persisted_at: head.last_persisted_at };
+        if stamp.care == Care::Look {
+            batch.keys.insert((&event.run_id, &event.idempotency_key), plan.events.len());
+            batch.planned.push(planned);
+        }
+        plan.events.push(planned);
+        plan.receipt.events.push(Appended { result: answer(&known_of(&planned), true), differs: false });
+    }
+    current.into_iter().filter(|head| head.last_seq > RunSeq::ZERO).for_each(|head| heads.set(head));
+    Ok(())
+}
+
+/// The head of a run that has no events yet.
+fn first_head(event: &RunEventWrite, now: Timestamp) -> RunHead {
+    RunHead {
+        run_id: event.run_id.clone(),
+        tenant_id: event.tenant_id.clone(),
+        project_id: event.project_id.clone(),
+        environment_id: event.environment_id.clone(),
+        last_seq: RunSeq::ZERO,
+        last_persisted_at: now,
+        projected_seq: RunSeq::ZERO,
+        delivered_seq: RunSeq::ZERO,
+    }
+}
+
+fn is_of(head: &RunHead, event: &RunEventWrite) -> bool {
+    head.tenant_id == event.tenant_id
+        && head.project_id == event.project_id
+        && head.environment_id == event.environment_id
+}
+
+const fn answer(known: &Known, persisted: bool) -> AppendResult {
+    AppendResult {
+        event_id: known.event_id,
+        run_seq: known.run_seq,
+        persisted_at: known.persisted_at,
+        idempotent: !persisted,
+        persisted,
+    }
+}
+
+fn known_of(planned: &Planned<'_>) -> Known {
+    let Planned { event, run_seq, persisted_at } = *planned;
+    Known { event_id: event.event_id, run_seq, persisted_at, payload: event.payload.clone() }
+}
+
+/// What the events before this one in the same commit have taken.
+#[derive(Default)]
+struct Batch<'a> {
+    keys: BTreeMap<(&'a RunId, &'a IdempotencyKey), usize>,
+    planned: Vec<Planned<'a>>,
+    ids: BTreeSet<&'a EventId>,
+}
+
+impl<'a> Batch<'a> {
+    /// The event that `event` repeats, and whether it carries something else.
+    fn duplicate_of(&self, event: &'a RunEventWrite, before: &mut impl Before) -> Result<Option<(Known, bool)>, Error> {
+        let here = self.keys.get(&(&event.run_id, &event.idempotency_key)).map(|&place| known_of(&self.planned[place]));
+        let known = match here {
+            Some(known) => Some(known),
+            None => before.event_by_key(&event.run_id, &event.idempotency_key)?,
+        };
+        Ok(known.map(|known| {
+            let differs = !same_payload(event, &known);
+            (known, differs)
+        }))
+    }
+
+    fn take_id(&mut self, index: usize, event: &'a RunEventWrite, before: &mut impl Before) -> Result<(), Error> {
+        if !self.ids.insert(&event.event_id) || before.has_event(&event.event_id)? {
+            return Err(Conflict::EventIdTaken { index, event_id: event.event_id }.into());
+        }
+        Ok(())
+    }
+}
+
+/// Whether two payloads say the same, however their members are ordered.
+fn same_payload(event: &RunEventWrite, known: &Known) -> bool {
+    let (Some(given), Some(kept)) = (&event.payload, &known.payload) else {
+        return event.payload.is_none() && known.payload.is_none();
+    };
+    given == kept || same_json(given.as_str(), kept.as_str())
+}
+
+/// Whether two JSON texts say the same. Numbers are compared as they are spelled: parsed, large ones would lose digits.
+fn same_json(one: &str, other: &str) -> bool {
+    type Members<'a> = BTreeMap<String, &'a RawValue>;
+    type Elements<'a> = Vec<&'a RawValue>;
+    let same = |one: &RawValue, other: &RawValue| same_json(one.get(), other.get());
+    match (one.as_bytes(), other.as_bytes()) {
+        _ if one == other => true,
+        ([b'{', ..], [b'{', ..]) => match (from_str::<Members<'_>>(one), from_str::<Members<'_>>(other)) {
+            (Ok(one), Ok(other)) => {
+                let in_other = |(name, value): (_, &&RawValue)| other.get(name).is_some_and(|it| same(value, it));
+                one.len() == other.len() && one.iter().all(in_other)
+            }
+            _ => false,
+        },
+        ([b'[', ..], [b'[', ..]) => match (from_str::<Elements<'_>>(one), from_str::<Elements<'_>>(other)) {
+            (Ok(one), Ok(other)) => one.len() == other.len() && one.iter().zip(other).all(|(one, it)| same(one, it)),
+            _ => false,
+        },
+        ([b'"', ..], [b'"', ..]) => {
+            matches!((from_str::<String>(one), from_str::<String>(other)), (Ok(one), Ok(other)) if one == other)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,168 @@
+//! The rules of a commit, written once for all stores.
+//!
+//! [`decide`] asks [`Before`] for what is stored now and answers with a [`Plan`] of writes, or with the first guard that
+//! does not hold. An adapter calls it inside a transaction that keeps others from changing what was asked for.
+
+mod events;
+mod rows;
+
+use onward_journal::{ExecutionId, Payload, Timestamp};
+use onward_runs::{EventId, IdempotencyKey, RunEventWrite, RunId, RunSeq};
+
+use crate::tables::ShardLease;
+use crate::{
+    Admitted, Conflict, Epoch, Error, Fence, Field, Invalid, JournalAppend, Key, Move, Receipt, Record, Row, RunHead,
+    Shard, Stored, Table, Value,
+};
+
+/// What is stored before a commit.
+pub trait Before {
+    /// The epoch a shard is at; [`Epoch::NONE`] when nobody ever owned it.
+    fn epoch(&mut self, shard: Shard) -> Result<Epoch, Error> {
+        let stored = self.row(ShardLease::TABLE, &Key(vec![shard.to_value()]))?;
+        stored.map_or(Ok(Epoch::NONE), |stored| {
+            ShardLease::from_row(&stored.row).map(|lease| lease.epoch).map_err(Error::Corrupt)
+        })
+    }
+
+    /// How many events the journal of an execution has.
+    fn journal_length(&mut self, execution: ExecutionId) -> Result<u64, Error>;
+
+    /// The row with this key.
+    fn row(&mut self, table: &'static Table, key: &Key) -> Result<Option<Stored>, Error>;
+
+    /// The row with these values in the columns `table.unique[unique]`.
+    fn row_by_unique(
+        &mut self,
+        table: &'static Table,
+        unique: usize,
+        values: &[Value],
+    ) -> Result<Option<Stored>, Error>;
+
+    /// The head of a run, if it has events.
+    fn head(&mut self, run: &RunId) -> Result<Option<RunHead>, Error>;
+
+    /// The event of a run with this idempotency key.
+    fn event_by_key(&mut self, run: &RunId, key: &IdempotencyKey) -> Result<Option<Known>, Error>;
+
+    /// Whether any run has an event with this id.
+    fn has_event(&mut self, id: &EventId) -> Result<bool, Error>;
+}
+
+/// An event that is stored already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// Its id.
+    pub event_id: EventId,
+    /// Its place.
+    pub run_seq: RunSeq,
+    /// When it was stored.
+    pub persisted_at: Timestamp,
+    /// What it carries.
+    pub payload: Option<Payload>,
+}
+
+/// Whether to look for duplicates among run events before writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Care {
+    /// Take every event for new and let the unique keys of the database object. Nearly all of them are new, and not
+    /// looking is twice as fast. When the database objects, decide again with [`Care::Look`].
+    Trust,
+    /// Look.
+    Look,
+}
+
+/// What to write, and what to answer once it is durable.
+#[derive(Debug, Default)]
+pub struct Plan<'a> {
+    /// Journal chunks to insert.
+    pub journals: Vec<&'a JournalAppend>,
+    /// Rows to write.
+    pub rows: Vec<Write<'a>>,
+    /// Run events to insert.
+    pub events: Vec<Planned<'a>>,
+    /// Heads of runs as they are to be, inserted or updated.
+    pub heads: Vec<RunHead>,
+    /// The answer.
+    pub receipt: Receipt,
+}
+
+/// A row to write.
+#[derive(Debug)]
+pub enum Write<'a> {
+    /// Insert with version 1; the store assigns a serial key.
+    Insert(&'static Table, &'a Row),
+    /// Replace, with this version.
+    Update(&'static Table, &'a Row, u64),
+    /// Delete.
+    Delete(&'static Table, &'a Key),
+}
+
+/// A run event to insert.
+#[derive(Debug, Clone, Copy)]
+pub struct Planned<'a> {
+    /// The event.
+    pub event: &'a RunEventWrite,
+    /// Its place.
+    pub run_seq: RunSeq,
+    /// Its stamp.
+    pub persisted_at: Timestamp,
+}
+
+/// What `commit` comes to, at `now`. The first guard that does not hold is the answer: fences first, then journals,
+/// rows, positions and run events, each in the order given.
+pub fn decide<'a>(
+    commit: &'a Admitted,
+    before: &mut impl Before,
+    now: Timestamp,
+    care: Care,
+) -> Result<Plan<'a>, Error> {
+    let commit = commit.commit();
+    let mut plan = Plan::default();
+    commit.fences.iter().try_for_each(|fence| check_fence(fence, before))?;
+    for append in &commit.journals {
+        check_journal(append, before)?;
+        plan.journals.push(append);
+    }
+    for change in &commit.changes {
+        rows::decide(change, before, &mut plan)?;
+    }
+    let mut heads = events::Heads::default();
+    commit.moves.iter().try_for_each(|step| check_move(step, before, &mut heads))?;
+    events::decide(&commit.events, before, &mut heads, &mut plan, events::Stamp { now, care })?;
+    plan.heads = heads.changed();
+    Ok(plan)
+}
+
+fn check_fence(fence: &Fence, before: &mut impl Before) -> Result<(), Error> {
+    let held = before.epoch(fence.shard)?;
+    if held == fence.epoch {
+        return Ok(());
+    }
+    Err(Conflict::Fenced { shard: fence.shard, held, given: fence.epoch }.into())
+}
+
+fn check_journal(append: &JournalAppend, before: &mut impl Before) -> Result<(), Error> {
+    let found = before.journal_length(append.execution)?;
+    if found == append.expected {
+        return Ok(());
+    }
+    Err(Conflict::JournalLength { execution: append.execution, expected: append.expected, found }.into())
+}
+
+fn check_move(step: &Move, before: &mut impl Before, heads: &mut events::Heads) -> Result<(), Error> {
+    let Move { run, reader, from, to } = step.clone();
+    let Some(head) = heads.get(&run, before)? else {
+        return Err(Invalid::NoSuchRun(run).into());
+    };
+    let found = head.position(reader);
+    if found != from {
+        return Err(Conflict::Position { run, reader, expected: from, found }.into());
+    }
+    if to < from || to > head.last_seq {
+        return Err(Invalid::Move { run, reader, from, to, last: head.last_seq }.into());
+    }
+    let moved = head.clone().moved(reader, to);
+    heads.set(moved);
+    Ok(())
+}

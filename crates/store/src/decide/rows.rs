@@ -1,0 +1,78 @@
+//! Changes of rows: may it be made, and what is there instead if not.
+
+use crate::{Before, Change, Conflict, Error, Key, Outcome, Plan, Row, Stored, Table, Write};
+
+pub(super) fn decide<'a>(change: &'a Change, before: &mut impl Before, plan: &mut Plan<'a>) -> Result<(), Error> {
+    let outcome = match change {
+        Change::Insert { table, row } => {
+            match standing(table, row, before)? {
+                None => plan.rows.push(Write::Insert(table, row)),
+                Some((_, Clash::Key(key))) => return Err(Conflict::RowExists { table: table.name, key }.into()),
+                Some((_, Clash::Unique(columns))) => {
+                    return Err(Conflict::NotUnique { table: table.name, columns }.into());
+                }
+            }
+            Outcome::Made
+        }
+        Change::InsertOrKeep { table, row } => match standing(table, row, before)? {
+            Some((stored, _)) => Outcome::Kept(stored),
+            None => {
+                plan.rows.push(Write::Insert(table, row));
+                Outcome::Made
+            }
+        },
+        Change::Update { table, row, version } => {
+            expect_version(table, &table.key_of(row), *version, before)?;
+            check_unique(table, row, before)?;
+            plan.rows.push(Write::Update(table, row, version + 1));
+            Outcome::Made
+        }
+        Change::Delete { table, key, version } => {
+            expect_version(table, key, *version, before)?;
+            plan.rows.push(Write::Delete(table, key));
+            Outcome::Made
+        }
+    };
+    plan.receipt.changes.push(outcome);
+    Ok(())
+}
+
+/// Why a row cannot stand beside another.
+enum Clash {
+    Key(Key),
+    Unique(&'static [&'static str]),
+}
+
+/// The row that stands where `row` is to go, by key or by unique columns.
+fn standing(table: &'static Table, row: &Row, before: &mut impl Before) -> Result<Option<(Stored, Clash)>, Error> {
+    if !table.is_serial() {
+        let key = table.key_of(row);
+        if let Some(stored) = before.row(table, &key)? {
+            return Ok(Some((stored, Clash::Key(key))));
+        }
+    }
+    for (place, values) in table.unique_values(row) {
+        if let Some(stored) = before.row_by_unique(table, place, &values)? {
+            return Ok(Some((stored, Clash::Unique(table.unique[place]))));
+        }
+    }
+    Ok(None)
+}
+
+fn expect_version(table: &'static Table, key: &Key, expected: u64, before: &mut impl Before) -> Result<(), Error> {
+    let found = before.row(table, key)?.map_or(0, |stored| stored.version);
+    if found == expected && found != 0 {
+        return Ok(());
+    }
+    Err(Conflict::RowVersion { table: table.name, key: key.clone(), expected, found }.into())
+}
+
+fn check_unique(table: &'static Table, row: &Row, before: &mut impl Before) -> Result<(), Error> {
+    for (place, values) in table.unique_values(row) {
+        let other = before.row_by_unique(table, place, &values)?;
+        if other.is_some_and(|other| table.key_of(&other.row) != table.key_of(row)) {
+            return Err(Conflict::NotUnique { table: table.name, columns: table.unique[place] }.into());
+        }
+    }
+    Ok(())
+}

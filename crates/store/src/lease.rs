@@ -1,0 +1,69 @@
+//! Who owns a shard. A lease is a row with an epoch; taking over raises the epoch, and from then on the former owner's
+//! commits are refused. Time only decides when somebody may *try*: safety is the epoch alone.
+
+use onward_journal::{Text, Timestamp};
+
+use crate::tables::ShardLease;
+use crate::{Commit, Epoch, Error, Field, Key, Kind, Records, Shard, Store};
+
+/// Ownership of a shard, until another takes over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The shard.
+    pub shard: Shard,
+    /// What commits are fenced with.
+    pub epoch: Epoch,
+    /// When others may take over, unless renewed.
+    pub until: Timestamp,
+    node: Text,
+    version: u64,
+}
+
+/// Takes over a shard that is free or whose lease has run out. `None` when another owns it, or was faster.
+///
+/// Whoever holds the lease, even a node of the same name: names do not identify, epochs do.
+pub async fn claim(
+    store: &(impl Store + ?Sized),
+    shard: Shard,
+    node: &str,
+    lease_ms: u64,
+) -> Result<Option<Lease>, Error> {
+    let now = store.now().await?;
+    let current: Option<(ShardLease, u64)> = store.get(Key(vec![shard.to_value()])).await?;
+    if current.as_ref().is_some_and(|(lease, _)| lease.lease_until > now) {
+        return Ok(None);
+    }
+    let epoch = current.as_ref().map_or(Epoch::NONE, |(lease, _)| lease.epoch).next();
+    let row = ShardLease { shard, node: node.into(), epoch, lease_until: now.plus_ms(lease_ms) };
+    write(store, row, current.map(|(_, version)| version)).await
+}
+
+/// Extends a lease. `None` when another has taken over; a lease that ran out unnoticed is still extended.
+pub async fn renew(store: &(impl Store + ?Sized), lease: &Lease, lease_ms: u64) -> Result<Option<Lease>, Error> {
+    let until = store.now().await?.plus_ms(lease_ms).max(lease.until);
+    write(store, lease.row(until), Some(lease.version)).await
+}
+
+/// Gives a shard up, so that others need not wait. Does nothing when another has taken over already.
+pub async fn release(store: &(impl Store + ?Sized), lease: &Lease) -> Result<(), Error> {
+    write(store, lease.row(Timestamp::MIN), Some(lease.version)).await.map(drop)
+}
+
+impl Lease {
+    fn row(&self, until: Timestamp) -> ShardLease {
+        ShardLease { shard: self.shard, node: self.node.clone(), epoch: self.epoch, lease_until: until }
+    }
+}
+
+async fn write(store: &(impl Store + ?Sized), row: ShardLease, version: Option<u64>) -> Result<Option<Lease>, Error> {
+    let commit = match version {
+        None => Commit::new().insert(&row),
+        Some(version) => Commit::new().update(&row, version),
+    };
+    let ShardLease { shard, node, epoch, lease_until: until } = row;
+    match store.commit(commit).await {
+        Ok(_) => Ok(Some(Lease { shard, epoch, until, node, version: version.unwrap_or(0) + 1 })),
+        Err(error) if error.kind() == Kind::Conflict => Ok(None),
+        Err(error) => Err(error),
+    }
+}

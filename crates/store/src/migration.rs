@@ -1,0 +1,97 @@
+//! Which migrations a database still needs, and when to keep one's hands off it. The adapters only run the SQL.
+
+use onward_journal::hex;
+use sha2::{Digest as _, Sha256};
+
+use crate::Error;
+
+/// A step of the schema that this program knows.
+#[derive(Debug, Clone, Copy)]
+pub struct Migration {
+    /// Its place: 1, 2, 3 …
+    pub number: u32,
+    /// What it does.
+    pub name: &'static str,
+    /// The statements.
+    pub sql: &'static str,
+}
+
+impl Migration {
+    /// SHA-256 of the statements, in hex.
+    pub fn checksum(&self) -> String {
+        hex::encode(&Sha256::digest(self.sql.as_bytes()))
+    }
+}
+
+/// A step that the database has gone through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// Its place.
+    pub number: u32,
+    /// What it did.
+    pub name: String,
+    /// SHA-256 of the statements that were run.
+    pub checksum: String,
+}
+
+/// What is missing, in order. A database that went further than `known`, or another way, is refused.
+pub fn missing<'a>(known: &'a [Migration], applied: &[Applied]) -> Result<&'a [Migration], Error> {
+    let newest = known.last().map_or(0, |migration| migration.number);
+    if let Some(newer) = applied.iter().find(|applied| applied.number > newest) {
+        return Err(Error::Unusable(format!(
+            "the database is newer than this program: it is at schema {} ({}), this program knows up to {newest}. \
+             Use a newer version of onward, or restore a backup made before the upgrade",
+            newer.number, newer.name
+        )));
+    }
+    for (known, applied) in known.iter().zip(applied) {
+        if known.number != applied.number || known.checksum() != applied.checksum {
+            return Err(Error::Unusable(format!(
+                "the schema of the database is not the one this program made: migration {} ({}) was applied with checksum \
+                 {}, expected {} ({}). Somebody changed a migration after it was released",
+                applied.number,
+                applied.name,
+                applied.checksum,
+                known.checksum(),
+                known.name
+            )));
+        }
+    }
+    Ok(&known[applied.len().min(known.len())..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Applied, Migration, missing};
+    use crate::Kind;
+
+    const KNOWN: [Migration; 2] =
+        [Migration { number: 1, name: "initial", sql: "first" }, Migration { number: 2, name: "more", sql: "second" }];
+
+    fn applied(migration: &Migration) -> Applied {
+        Applied { number: migration.number, name: migration.name.to_owned(), checksum: migration.checksum() }
+    }
+
+    #[test]
+    fn what_was_applied_is_not_applied_again() {
+        let numbers =
+            |applied: &[Applied]| missing(&KNOWN, applied).unwrap().iter().map(|it| it.number).collect::<Vec<_>>();
+        assert_eq!(numbers(&[]), [1, 2]);
+        assert_eq!(numbers(&[applied(&KNOWN[0])]), [2]);
+        assert!(numbers(&[applied(&KNOWN[0]), applied(&KNOWN[1])]).is_empty());
+    }
+
+    #[test]
+    fn a_newer_database_is_left_alone() {
+        let both = [applied(&KNOWN[0]), applied(&KNOWN[1])];
+        let error = missing(&KNOWN[..1], &both).unwrap_err();
+        assert_eq!(error.kind(), Kind::Fatal);
+        assert!(error.to_string().contains("schema 2 (more), this program knows up to 1"), "{error}");
+    }
+
+    #[test]
+    fn a_changed_migration_is_refused() {
+        let changed = Migration { sql: "first, but otherwise", ..KNOWN[0] };
+        assert_eq!(missing(&KNOWN, &[applied(&changed)]).unwrap_err().kind(), Kind::Fatal);
+    }
+}

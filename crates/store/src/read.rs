@@ -1,0 +1,140 @@
+//! What is asked of a store, and the shapes of its answers.
+
+use std::sync::Arc;
+
+use onward_journal::Timestamp;
+use onward_runs::{EnvironmentId, ProjectId, RunId, RunSeq, TenantId};
+
+use crate::{Index, Reader, Record, Table, Value};
+
+/// Which events of a run are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// Only events after this one.
+    pub after: RunSeq,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { after: RunSeq::ZERO, limit: 1_000 }
+    }
+}
+
+impl Page {
+    /// The first thousand events after `after`.
+    pub fn after(after: RunSeq) -> Self {
+        Self { after, ..Self::default() }
+    }
+}
+
+/// What the store knows of a run without looking at its events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunHead {
+    /// The run.
+    pub run_id: RunId,
+    /// Whose it is.
+    pub tenant_id: TenantId,
+    /// In which project.
+    pub project_id: ProjectId,
+    /// In which environment.
+    pub environment_id: EnvironmentId,
+    /// The last event.
+    pub last_seq: RunSeq,
+    /// When it was stored.
+    pub last_persisted_at: Timestamp,
+    /// How far the projector has come.
+    pub projected_seq: RunSeq,
+    /// How far the event bus has come.
+    pub delivered_seq: RunSeq,
+}
+
+impl RunHead {
+    /// How far `reader` has come.
+    pub const fn position(&self, reader: Reader) -> RunSeq {
+        match reader {
+            Reader::Projector => self.projected_seq,
+            Reader::EventBus => self.delivered_seq,
+        }
+    }
+
+    /// The same head with `reader` at `to`.
+    #[must_use]
+    pub fn moved(mut self, reader: Reader, to: RunSeq) -> Self {
+        match reader {
+            Reader::Projector => self.projected_seq = to,
+            Reader::EventBus => self.delivered_seq = to,
+        }
+        self
+    }
+}
+
+/// Events of a journal as one append stored them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalChunk {
+    /// The sequence of the first event.
+    pub first: u64,
+    /// How many events.
+    pub count: u32,
+    /// The encoded events.
+    pub records: Arc<[u8]>,
+}
+
+/// Which rows of a table are wanted, and in which order.
+#[derive(Debug, Clone)]
+pub struct Scan {
+    /// The table.
+    pub table: &'static Table,
+    /// The order; that of the key when absent.
+    pub index: Option<&'static Index>,
+    /// The values of the first columns of the order.
+    pub equal: Vec<Value>,
+    /// The largest value of the column after those.
+    pub until: Option<Value>,
+    /// Only rows after the one with these values in all columns of the order.
+    pub after: Option<Vec<Value>>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Scan {
+    /// The first thousand rows of a table in the order of its key.
+    pub const fn all<R: Record>() -> Self {
+        Self { table: R::TABLE, index: None, equal: Vec::new(), until: None, after: None, limit: 1_000 }
+    }
+
+    /// The first thousand rows of a table in the order of an index.
+    pub const fn by<R: Record>(index: &'static Index) -> Self {
+        Self { table: R::TABLE, index: Some(index), equal: Vec::new(), until: None, after: None, limit: 1_000 }
+    }
+
+    /// Only rows with this value in the next column of the order.
+    #[must_use]
+    pub fn equal(mut self, value: &impl crate::Field) -> Self {
+        self.equal.push(value.to_value());
+        self
+    }
+
+    /// Only rows with at most this value in the next column of the order.
+    #[must_use]
+    pub fn until(mut self, value: &impl crate::Field) -> Self {
+        self.until = Some(value.to_value());
+        self
+    }
+
+    /// Only rows after this one: the next page.
+    #[must_use]
+    pub fn after(mut self, record: &impl Record) -> Self {
+        let order = self.table.order_of(self.index);
+        self.after = Some(self.table.pick(&order, &record.to_row()));
+        self
+    }
+
+    /// At most so many rows.
+    #[must_use]
+    pub const fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+}

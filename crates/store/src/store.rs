@@ -1,0 +1,73 @@
+//! The trait behind which the databases are: few methods, and one that writes.
+
+use async_trait::async_trait;
+use onward_journal::{ExecutionId, Timestamp};
+use onward_runs::{RunEventRecord, RunId};
+
+use crate::{
+    Admitted, Commit, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, Record, RunHead, Scan, Stored,
+    Table,
+};
+
+/// What the engine needs of a database.
+///
+/// Implement [`apply`](Store::apply) and the reads; callers use [`commit`](Store::commit). Every call is safe to drop
+/// half-way: a commit is then stored whole or not at all.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// What this store accepts.
+    fn policy(&self) -> &Policy;
+
+    /// Makes a commit durable. When this returns `Ok`, no crash can undo it.
+    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error>;
+
+    /// The row with this key.
+    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error>;
+
+    /// The rows that `scan` asks for.
+    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error>;
+
+    /// The chunks of a journal that hold events from `from` on, at most `limit` of them.
+    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error>;
+
+    /// Events of a run in the order of their sequence.
+    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error>;
+
+    /// The head of a run, if it has events.
+    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error>;
+
+    /// Runs after `after` in the order of their ids; with `behind`, only those with events that this reader has not
+    /// dealt with.
+    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error>;
+
+    /// Removes the whole of something, for retention. Tells whether there was anything to remove.
+    async fn purge(&self, purge: Purge) -> Result<bool, Error>;
+
+    /// The time on the clock that stamps what is stored.
+    async fn now(&self) -> Result<Timestamp, Error>;
+
+    /// Checks a commit and makes it durable.
+    async fn commit(&self, commit: Commit) -> Result<Receipt, Error> {
+        self.apply(Admitted::new(commit, self.policy())?).await
+    }
+}
+
+/// Reading rows as what they stand for.
+#[async_trait]
+pub trait Records: Store {
+    /// The record with this key, and the version to update it by.
+    async fn get<R: Record>(&self, key: Key) -> Result<Option<(R, u64)>, Error> {
+        self.row(R::TABLE, key).await?.as_ref().map(read).transpose()
+    }
+
+    /// The records that `scan` asks for, and their versions.
+    async fn list<R: Record + Send>(&self, scan: Scan) -> Result<Vec<(R, u64)>, Error> {
+        self.rows(scan).await?.iter().map(read).collect()
+    }
+}
+
+impl<S: Store + ?Sized> Records for S {}
+
+fn read<R: Record>(stored: &Stored) -> Result<(R, u64), Error> {
+    R::from_row(&stored.row).map(|record| (record, stored.version)).map_err(Error::Corrupt)
+}

@@ -1,0 +1,163 @@
+//! Tables as data. The rules of a commit are written once, against these descriptions; an adapter only knows how to read
+//! and write a row of any table.
+
+use crate::{Key, Row, Type, Value};
+
+/// A table: its columns, what identifies a row and how rows are found.
+#[derive(Debug)]
+pub struct Table {
+    /// The name in SQL.
+    pub name: &'static str,
+    /// All columns but `version`, which every table has.
+    pub columns: &'static [Column],
+    /// How many of the first columns are the key.
+    pub key: usize,
+    /// Columns that are unique together; a row with nothing in one of them is exempt.
+    pub unique: &'static [&'static [&'static str]],
+    /// The orders in which the table can be scanned, besides that of its key.
+    pub indexes: &'static [Index],
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// The name in SQL.
+    pub name: &'static str,
+    /// What it holds.
+    pub of: Type,
+    /// Whether it may hold nothing.
+    pub nullable: bool,
+}
+
+/// An order in which a table can be scanned. Its columns always hold something.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Index {
+    /// The name, unique in its table.
+    pub name: &'static str,
+    /// The columns, most significant first; ties are broken by the key.
+    pub columns: &'static [&'static str],
+}
+
+impl Table {
+    /// Where a column stands.
+    pub fn position(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|it| it.name == column)
+    }
+
+    /// The columns of the key.
+    pub fn key_columns(&self) -> &'static [Column] {
+        &self.columns[..self.key]
+    }
+
+    /// The key of `row`.
+    pub fn key_of(&self, row: &Row) -> Key {
+        Key(row.0[..self.key].to_vec())
+    }
+
+    /// Whether the store assigns the key.
+    pub fn is_serial(&self) -> bool {
+        self.columns[0].of == Type::Serial
+    }
+
+    /// The values of `row` in `columns`.
+    pub fn pick(&self, columns: &[&str], row: &Row) -> Vec<Value> {
+        let value = |name: &&str| self.position(name).map_or(Value::Null, |place| row.0[place].clone());
+        columns.iter().map(value).collect()
+    }
+
+    /// The values that must be unique together, for each such set of columns of which none holds nothing.
+    pub fn unique_values(&self, row: &Row) -> Vec<(usize, Vec<Value>)> {
+        let values = |(place, columns): (usize, &&[&str])| (place, self.pick(columns, row));
+        let is_whole = |(_, values): &(usize, Vec<Value>)| !values.contains(&Value::Null);
+        self.unique.iter().enumerate().map(values).filter(is_whole).collect()
+    }
+
+    /// The columns that order a scan: the index's, then those of the key that it lacks.
+    pub fn order_of(&self, index: Option<&Index>) -> Vec<&'static str> {
+        let mut order: Vec<&'static str> = index.map_or_else(Vec::new, |index| index.columns.to_vec());
+        let rest = self.key_columns().iter().map(|column| column.name).filter(|name| !order.contains(name));
+        let rest: Vec<&'static str> = rest.collect();
+        order.extend(rest);
+        order
+    }
+}
+
+/// A type with a table of its own.
+///
+/// [`record!`](crate::record) writes the implementation.
+pub trait Record: Sized {
+    /// Where its rows are.
+    const TABLE: &'static Table;
+
+    /// The row that stands for `self`.
+    fn to_row(&self) -> Row;
+
+    /// The value a row stands for; the reason when it stands for none.
+    fn from_row(row: &Row) -> Result<Self, String>;
+}
+
+/// What can stand in a column.
+pub trait Field: Sized {
+    /// What the column holds.
+    const OF: Type;
+    /// Whether the column may hold nothing.
+    const NULLABLE: bool = false;
+
+    /// The value that stands for `self`.
+    fn to_value(&self) -> Value;
+
+    /// What the value stands for; `None` when it stands for nothing of this type.
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+/// Declares a struct together with its table.
+#[macro_export]
+macro_rules! record {
+    (
+        $(#[$doc:meta])*
+        $table:literal, key $key:literal
+        $(, unique $([$($unique:literal),+])+)?
+        $(, index $($index:ident [$($ordered:literal),+])+)?;
+        pub struct $name:ident { $($(#[$field_doc:meta])* pub $field:ident: $of:ty = $column:literal,)+ }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $of,)+ }
+
+        impl $name {
+            $($(
+                #[doc = concat!("Rows in the order of `", stringify!($($ordered),+), "`.")]
+                pub const $index: &'static $crate::Index =
+                    &$crate::Index { name: stringify!($index), columns: &[$($ordered),+] };
+            )+)?
+        }
+
+        impl $crate::Record for $name {
+            const TABLE: &'static $crate::Table = &$crate::Table {
+                name: $table,
+                columns: &[$($crate::Column {
+                    name: $column,
+                    of: <$of as $crate::Field>::OF,
+                    nullable: <$of as $crate::Field>::NULLABLE,
+                }),+],
+                key: $key,
+                unique: &[$($(&[$($unique),+]),+)?],
+                indexes: &[$($($crate::Index { name: stringify!($index), columns: &[$($ordered),+] }),+)?],
+            };
+
+            fn to_row(&self) -> $crate::Row {
+                $crate::Row(vec![$($crate::Field::to_value(&self.$field)),+])
+            }
+
+            fn from_row(row: &$crate::Row) -> Result<Self, String> {
+                let mut values = row.0.iter();
+                Ok(Self {
+                    $($field: values
+                        .next()
+                        .and_then(<$of as $crate::Field>::from_value)
+                        .ok_or_else(|| format!("{}.{} holds a value it cannot hold", $table, $column))?,)+
+                })
+            }
+        }
+    };
+}

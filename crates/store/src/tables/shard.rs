@@ -1,0 +1,20 @@
+//! Who owns which shard.
+
+use onward_journal::{Text, Timestamp};
+
+use crate::{Epoch, Shard, record};
+
+record! {
+    /// The lease on a shard. [`lease`](crate::lease) reads and writes it; fences compare its epoch.
+    "shards", key 1;
+    pub struct ShardLease {
+        /// The shard.
+        pub shard: Shard = "shard",
+        /// The last owner, for people.
+        pub node: Text = "node",
+        /// How often the shard has changed hands.
+        pub epoch: Epoch = "epoch",
+        /// When others may take over.
+        pub lease_until: Timestamp = "lease_until",
+    }
+}

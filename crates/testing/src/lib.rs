@@ -1,0 +1,20 @@
+//! Throw-away Postgres servers for tests: a cluster of its own in a temporary folder, on a free port of the loopback
+//! interface, gone with everything in it when the test ends, however it ends.
+//!
+//! ```no_run
+//! let cluster = onward_testing::Cluster::shared()?;
+//! let url = cluster.database()?;
+//! assert!(url.starts_with("postgres://onward@127.0.0.1:"));
+//! # Ok::<(), onward_testing::Error>(())
+//! ```
+
+mod cluster;
+mod command;
+mod error;
+mod events;
+mod installation;
+mod undertaker;
+
+pub use cluster::{Cluster, Durability};
+pub use error::Error;
+pub use events::Events;
