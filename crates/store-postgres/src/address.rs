@@ -1,0 +1,135 @@
+//! The URL of a database: where it is, and whether the way there is encrypted.
+//!
+//! The URL holds a password, so nothing here ever repeats a part of it, not even in a complaint.
+
+use std::net::IpAddr;
+
+use onward_store::Error;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+const EXPECTED: &str = "expected postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters as %XX";
+
+/// Whether the connection is encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// It is not.
+    Plain,
+    /// It is, and the server shows a certificate for its name that this machine trusts.
+    Tls,
+}
+
+/// Where a database is.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(crate) config: Config,
+    pub(crate) transport: Transport,
+}
+
+impl Address {
+    /// Reads a URL. Without `sslmode`, a server on this machine is reached without encryption and any other with it.
+    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
+        let (url, wanted) = take_ssl_mode(url)?;
+        let mut config: Config =
+            url.parse().map_err(|_| Error::Unusable(format!("the URL of the store cannot be read: {EXPECTED}")))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(Error::Unusable(format!("the URL of the store names no host: {EXPECTED}")));
+        }
+        let transport = wanted.unwrap_or_else(|| if is_local(&config) { Transport::Plain } else { Transport::Tls });
+        config.ssl_mode(if transport == Transport::Tls { SslMode::Require } else { SslMode::Disable });
+        if config.get_application_name().is_none() {
+            config.application_name("onward");
+        }
+        Ok(Self { config, transport })
+    }
+}
+
+/// The URL without `sslmode`, and what that asks for. The client library does not know all of its values.
+fn take_ssl_mode(url: &str) -> Result<(String, Option<Transport>), Error> {
+    // A password may hold anything but an `@`.
+    let credentials = url.find('@').unwrap_or(0);
+    let Some((place, query)) = url[credentials..].split_once('?') else {
+        return Ok((url.to_owned(), None));
+    };
+    let place = format!("{}{place}", &url[..credentials]);
+    let mut wanted = None;
+    let mut rest = Vec::new();
+    for parameter in query.split('&') {
+        match parameter.strip_prefix("sslmode=") {
+            None => rest.push(parameter),
+            Some("disable") => wanted = Some(Transport::Plain),
+            Some("require" | "verify-ca" | "verify-full") => wanted = Some(Transport::Tls),
+            Some(_) => {
+                return Err(Error::Unusable(
+                    "sslmode in the URL of the store is one that protects nobody, or none at all: expected disable, \
+                     require or verify-full"
+                        .to_owned(),
+                ));
+            }
+        }
+    }
+    let separator = if rest.is_empty() { "" } else { "?" };
+    Ok((format!("{place}{separator}{}", rest.join("&")), wanted))
+}
+
+/// Whether all hosts are this machine.
+fn is_local(config: &Config) -> bool {
+    let is_local = |host: &Host| match host {
+        Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
+        Host::Unix(_) => true,
+    };
+    config.get_hosts().iter().all(is_local) && config.get_hostaddrs().iter().all(IpAddr::is_loopback)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Address, Transport};
+
+    fn transport(url: &str) -> Transport {
+        Address::parse(url).unwrap().transport
+    }
+
+    #[test]
+    fn another_machine_is_reached_encrypted_unless_the_url_says_otherwise() {
+        assert_eq!(transport("postgres://onward@127.0.0.1:5432/onward"), Transport::Plain);
+        assert_eq!(transport("postgres://onward@localhost/onward"), Transport::Plain);
+        assert_eq!(transport("postgres://onward@[::1]/onward"), Transport::Plain);
+        assert_eq!(transport("postgresql://onward@%2Frun%2Fpostgresql/onward"), Transport::Plain);
+        assert_eq!(transport("postgres://onward@db.example/onward"), Transport::Tls);
+        assert_eq!(transport("postgres://onward@localhost,db.example/onward"), Transport::Tls);
+        assert_eq!(transport("postgres://onward@db.example/onward?sslmode=disable"), Transport::Plain);
+        for mode in ["require", "verify-ca", "verify-full"] {
+            assert_eq!(transport(&format!("postgres://onward@localhost/onward?sslmode={mode}")), Transport::Tls);
+        }
+    }
+
+    #[test]
+    fn other_parameters_stay() {
+        let address = Address::parse("postgres://u@h/d?connect_timeout=3&sslmode=disable&application_name=x").unwrap();
+        assert_eq!(address.config.get_application_name(), Some("x"));
+        assert_eq!(address.config.get_connect_timeout().map(|timeout| timeout.as_secs()), Some(3));
+    }
+
+    #[test]
+    fn a_password_is_taken_as_it_is() {
+        let address = Address::parse("postgres://u:a?sslmode=none&b@localhost/d?sslmode=disable").unwrap();
+        assert_eq!(address.config.get_password(), Some(b"a?sslmode=none&b".as_slice()));
+        assert_eq!(address.config.get_dbname(), Some("d"));
+    }
+
+    #[test]
+    fn no_complaint_repeats_the_password() {
+        for url in [
+            "postgres://onward:secret@localhost:port/onward",
+            "postgres://onward:secret@/onward",
+            "postgres://onward:secret@localhost/onward?sslmode=prefer",
+            "postgres://onward:secret@localhost/onward?secret=1",
+            "mysql://onward:secret@localhost/onward",
+            "",
+        ] {
+            let Err(error) = Address::parse(url) else { panic!("{url} was read") };
+            assert_eq!(error.kind(), onward_store::Kind::Fatal);
+            assert!(!error.to_string().contains("cret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The store in a Postgres database, for many nodes on one server.
+//!
+//! Commits that wait are performed together in one transaction. What they are about is locked and read in one go, the
+//! rules decide, and what they decided is written and committed in another. Run events that can be taken for new go in a
+//! single statement. A connection that is lost while committing leaves no question open: the server is asked what became
+//! of the transaction.
+//!
+//! The database itself keeps what happened from being changed: see `migrations/0001_initial.sql`.
+//!
+//! Sessions are told how durable to be when they are opened, so a pooler in between has to keep a session to itself.
+
+mod address;
+mod connect;
+mod error;
+mod event;
+mod head;
+mod migrate;
+mod options;
+mod pipeline;
+mod purge;
+mod read;
+mod sql;
+mod tls;
+mod value;
+mod writer;
+pub mod yardstick;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use deadpool_postgres::Pool;
+use onward_journal::{ExecutionId, Timestamp};
+use onward_runs::{RunEventRecord, RunId};
+use onward_store::{
+    Admitted, Clock, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, RunHead, Scan, Store, Stored,
+    Table,
+};
+
+pub use options::Options;
+
+use crate::address::Address;
+use crate::error::Trouble;
+use crate::read::Readers;
+use crate::writer::{Start, Writers};
+
+/// A store in a Postgres database.
+pub struct Postgres {
+    writers: Writers,
+    readers: Readers,
+    pool: Pool,
+    policy: Policy,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl Postgres {
+    /// Connects to the database that `url` names, such as `postgres://onward:secret@db.example/onward`, and creates or
+    /// migrates the tables if need be.
+    ///
+    /// A server on another machine is reached with TLS, and has to show a certificate that this machine trusts, unless
+    /// the URL says `sslmode=disable`.
+    pub async fn open(url: &str, options: Options) -> Result<Self, Error> {
+        let Options { policy, clock, writers, readers, queue, deadline } = options;
+        let address = Address::parse(url)?;
+        let pool = connect::pool(&address, readers, deadline)?;
+        let mut client = connect::take(&pool).await.map_err(Trouble::into_error)?;
+        connect::check_server(&client).await?;
+        migrate::to_newest(&mut client).await?;
+        drop(client);
+        let writing = connect::pool(&address, writers, deadline)?;
+        let writers = Writers::start(&Start { pool: writing, clock: clock.clone(), writers, queue, deadline });
+        let readers = Readers::new(pool.clone(), policy.limits.page_max, deadline);
+        Ok(Self { writers, readers, pool, policy, clock })
+    }
+}
+
+#[async_trait]
+impl Store for Postgres {
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+        self.writers.commit(commit).await
+    }
+
+    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
+        self.readers.row(table, &key).await
+    }
+
+    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
+        self.readers.rows(&scan).await
+    }
+
+    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+        self.readers.journal(execution, from, limit).await
+    }
+
+    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
+        self.readers.run_events(run, page).await
+    }
+
+    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        self.readers.run(run).await
+    }
+
+    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        self.readers.runs(behind, after, limit).await
+    }
+
+    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
+        purge::purge(&self.pool, &purge).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        match &self.clock {
+            Some(clock) => Ok(clock.now()),
+            None => self.readers.now().await,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The schema, brought to what this program knows when a database is opened.
+
+use deadpool_postgres::{Client, Transaction};
+use onward_store::Error;
+use onward_store::migration::{self, Applied, Migration};
+
+use crate::error;
+
+const MIGRATIONS: &[Migration] =
+    &[Migration { number: 1, name: "initial", sql: include_str!("../migrations/0001_initial.sql") }];
+
+/// Who holds this lock migrates. It spells `onward` in ASCII.
+const LOCK: i64 = 0x6f6e_7761_7264;
+
+/// Applies what is missing, all of it or nothing. Whoever comes second waits, and finds nothing to do.
+pub(crate) async fn to_newest(client: &mut Client) -> Result<(), Error> {
+    let transaction = client.transaction().await.map_err(error::from)?;
+    // A large table may take its time; the lock is held as long.
+    transaction.batch_execute("SET LOCAL statement_timeout = 0").await.map_err(error::from)?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(error::from)?;
+    for migration in migration::missing(MIGRATIONS, &applied(&transaction).await?)? {
+        apply(&transaction, migration).await?;
+    }
+    transaction.commit().await.map_err(error::from)
+}
+
+/// What was applied. The table of that is made if need be, and only then: in a database that is up to date no right to
+/// make tables is needed.
+async fn applied(transaction: &Transaction<'_>) -> Result<Vec<Applied>, Error> {
+    let found = transaction.query_one("SELECT to_regclass('onward_migrations') IS NOT NULL", &[]).await;
+    if !found.map_err(error::from)?.get::<_, bool>(0) {
+        let table = "CREATE TABLE onward_migrations (number BIGINT NOT NULL, name TEXT NOT NULL, checksum TEXT NOT NULL, \
+                     applied_at TIMESTAMPTZ NOT NULL, CONSTRAINT onward_migrations_pkey PRIMARY KEY (number))";
+        transaction.batch_execute(table).await.map_err(error::from)?;
+    }
+    let rows = transaction.query("SELECT number, name, checksum FROM onward_migrations ORDER BY number", &[]).await;
+    let applied = rows.map_err(error::from)?.into_iter().map(|row| {
+        let number = u32::try_from(row.try_get::<_, i64>(0)?).unwrap_or(u32::MAX);
+        Ok(Applied { number, name: row.try_get(1)?, checksum: row.try_get(2)? })
+    });
+    applied.collect::<Result<_, tokio_postgres::Error>>().map_err(error::from)
+}
+
+async fn apply(transaction: &Transaction<'_>, migration: &Migration) -> Result<(), Error> {
+    const RECORD: &str =
+        "INSERT INTO onward_migrations (number, name, checksum, applied_at) VALUES ($1, $2, $3, now())";
+    tracing::info!(number = migration.number, name = migration.name, "migrating the database");
+    transaction.batch_execute(migration.sql).await.map_err(error::from)?;
+    let number = i64::from(migration.number);
+    transaction.execute(RECORD, &[&number, &migration.name, &migration.checksum()]).await.map_err(error::from)?;
+    Ok(())
+}

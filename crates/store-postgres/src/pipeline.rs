@@ -1,0 +1,91 @@
+//! Statements that are sent together and answered together: one way there and back, however many they are.
+
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use deadpool_postgres::ClientWrapper;
+use futures_util::future::{BoxFuture, maybe_done};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use crate::value::Param;
+
+/// A statement and its parameters.
+pub(crate) struct Step<'a> {
+    pub(crate) sql: Cow<'static, str>,
+    pub(crate) params: Vec<Box<dyn ToSql + Sync + Send + 'a>>,
+}
+
+impl<'a> Step<'a> {
+    pub(crate) fn new(sql: impl Into<Cow<'static, str>>) -> Self {
+        Self { sql: sql.into(), params: Vec::new() }
+    }
+
+    pub(crate) fn with(mut self, param: impl ToSql + Sync + Send + 'a) -> Self {
+        self.params.push(Box::new(param));
+        self
+    }
+
+    pub(crate) fn with_all<P: ToSql + Sync + Send + 'a>(mut self, params: impl IntoIterator<Item = P>) -> Self {
+        self.params.extend(params.into_iter().map(|param| Box::new(param) as Box<dyn ToSql + Sync + Send + 'a>));
+        self
+    }
+}
+
+impl Step<'_> {
+    /// The parameters, as the client takes them.
+    pub(crate) fn borrowed(&self) -> Vec<Param<'_>> {
+        self.params.iter().map(|param| &**param as Param<'_>).collect()
+    }
+}
+
+/// Which end of a transaction the statements stand at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// They begin one.
+    Begin,
+    /// They end one.
+    Commit,
+}
+
+/// Prepares what is not prepared yet, sends all statements, and returns their rows or the first error. In a transaction
+/// the first is the cause: those behind it only say that it has failed.
+pub(crate) async fn send(client: &ClientWrapper, steps: &[Step<'_>], frame: Frame) -> Result<Vec<Vec<Row>>, Error> {
+    let mut statements = Vec::with_capacity(steps.len());
+    for step in steps {
+        statements.push(client.prepare_cached(&step.sql).await?);
+    }
+    let mut answers: Vec<BoxFuture<'_, Result<Vec<Row>, Error>>> = Vec::with_capacity(steps.len() + 1);
+    let plain = |text: &'static str| -> BoxFuture<'_, Result<Vec<Row>, Error>> {
+        Box::pin(async move { client.batch_execute(text).await.map(|()| Vec::new()) })
+    };
+    if frame == Frame::Begin {
+        answers.push(plain("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"));
+    }
+    for (step, statement) in steps.iter().zip(&statements) {
+        let params = step.borrowed();
+        answers.push(Box::pin(async move { client.query(statement, &params).await }));
+    }
+    if frame == Frame::Commit {
+        answers.push(plain("COMMIT"));
+    }
+    let skipped = usize::from(frame == Frame::Begin);
+    let rows = in_order(answers).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(rows.into_iter().skip(skipped).take(steps.len()).collect())
+}
+
+/// Waits for all. A statement is sent when its answer is first asked for, so they are asked in turn.
+async fn in_order<T>(answers: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    let mut answers: Vec<_> = answers.into_iter().map(maybe_done).collect();
+    poll_fn(|context| {
+        let mut waiting = false;
+        for answer in &mut answers {
+            waiting |= Pin::new(answer).poll(context).is_pending();
+        }
+        if waiting { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    answers.iter_mut().filter_map(|answer| Pin::new(answer).take_output()).collect()
+}

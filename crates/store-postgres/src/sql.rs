@@ -1,0 +1,195 @@
+//! The statements for described tables, written from their descriptions.
+//!
+//! Those that take arrays look up one row after the other, in the order of the arrays: that is what the lateral
+//! subqueries are for. So everybody locks rows in the same order, and no plan that was made while a table was empty is
+//! still in use when it is large.
+
+use onward_store::{Column, Table};
+
+use crate::value::sql_type;
+
+/// How a row that is read is kept from being changed by others until the end of the transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lock {
+    /// Nobody else may lock it.
+    Update,
+    /// Others may lock it likewise.
+    Share,
+}
+
+/// Which conditions a scan has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// How many of the first columns of the order are given.
+    pub(crate) equal: usize,
+    /// Whether the column after those has a largest value.
+    pub(crate) has_until: bool,
+    /// Whether there is a row to start after.
+    pub(crate) has_after: bool,
+}
+
+/// The names of the key's columns.
+pub(crate) fn key_names(table: &Table) -> Vec<&'static str> {
+    table.key_columns().iter().map(|column| column.name).collect()
+}
+
+/// The rows with the given values in the columns `by`, locked.
+pub(crate) fn locked(table: &Table, by: &[&str], lock: Lock) -> String {
+    let columns = by.iter().filter_map(|name| table.position(name)).map(|place| typed(&table.columns[place]));
+    let lock = if lock == Lock::Update { "UPDATE" } else { "SHARE" };
+    format!(
+        "SELECT found.* FROM {given} \
+         CROSS JOIN LATERAL (SELECT {all} FROM {name} AS held WHERE {matching} FOR {lock}) AS found",
+        given = given(columns),
+        all = joined(", ", names(table).map(|name| format!("held.{name}"))),
+        name = table.name,
+        matching = matching(by),
+    )
+}
+
+/// Inserts rows, with their versions.
+pub(crate) fn insert(table: &Table) -> String {
+    format!("INSERT INTO {} ({}) SELECT * FROM {}", table.name, columns(table), given(typed_all(table)))
+}
+
+/// Replaces rows that are locked, and their versions.
+pub(crate) fn update(table: &Table) -> String {
+    let changed = names(table).skip(table.key).map(|name| format!("{name} = new.{name}"));
+    format!(
+        "UPDATE {name} AS old SET {set} FROM (SELECT given.*, found.place FROM {given} {places}) AS new \
+         WHERE old.ctid = new.place",
+        name = table.name,
+        set = joined(", ", changed),
+        given = given(typed_all(table)),
+        places = places(table),
+    )
+}
+
+/// Deletes rows that are locked.
+pub(crate) fn delete(table: &Table) -> String {
+    format!(
+        "DELETE FROM {name} AS old USING (SELECT found.place FROM {given} {places}) AS gone WHERE old.ctid = gone.place",
+        name = table.name,
+        given = given(table.key_columns().iter().map(typed)),
+        places = places(table),
+    )
+}
+
+/// The row with a key.
+pub(crate) fn row(table: &Table) -> String {
+    let same = key_names(table).into_iter().enumerate().map(|(place, name)| format!("{name} = ${}", place + 1));
+    format!("SELECT {} FROM {} WHERE {}", columns(table), table.name, joined(" AND ", same))
+}
+
+/// Rows in an order. The parameters are the equal values, the largest value, the row to start after and the limit.
+pub(crate) fn scan(table: &Table, order: &[&str], shape: Shape) -> String {
+    let mut place = 0;
+    let mut next = || {
+        place += 1;
+        format!("${place}")
+    };
+    let mut conditions: Vec<String> = order[..shape.equal].iter().map(|name| format!("{name} = {}", next())).collect();
+    if shape.has_until {
+        conditions.push(format!("{} <= {}", order[shape.equal], next()));
+    }
+    if shape.has_after {
+        let after = joined(", ", order.iter().map(|_| next()));
+        conditions.push(format!("({}) > ({after})", order.join(", ")));
+    }
+    let filter = if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
+    format!("SELECT {} FROM {} {filter}ORDER BY {} LIMIT {}", columns(table), table.name, order.join(", "), next())
+}
+
+/// Takes numbers for rows whose key the store assigns.
+pub(crate) fn serials(table: &Table) -> String {
+    format!("SELECT nextval('{}_{}_seq') FROM generate_series(1, $1::bigint)", table.name, table.columns[0].name)
+}
+
+/// All columns and the version, as [`stored`](crate::value::stored) reads them.
+fn columns(table: &Table) -> String {
+    joined(", ", names(table).map(str::to_owned))
+}
+
+fn names(table: &Table) -> impl Iterator<Item = &'static str> {
+    table.columns.iter().map(|column| column.name).chain(["version"])
+}
+
+fn typed(column: &Column) -> (&'static str, &'static str) {
+    (column.name, sql_type(column.of))
+}
+
+fn typed_all(table: &Table) -> impl Iterator<Item = (&'static str, &'static str)> {
+    table.columns.iter().map(typed).chain([("version", "bigint")])
+}
+
+/// Rows made of arrays, one parameter a column.
+fn given(columns: impl Iterator<Item = (&'static str, &'static str)>) -> String {
+    let (names, types): (Vec<&str>, Vec<&str>) = columns.unzip();
+    let arrays = types.iter().enumerate().map(|(place, of)| format!("${}::{of}[]", place + 1));
+    format!("unnest({}) AS given({})", joined(", ", arrays), names.join(", "))
+}
+
+fn matching(names: &[&str]) -> String {
+    joined(" AND ", names.iter().map(|name| format!("held.{name} = given.{name}")))
+}
+
+/// Where the rows with the given keys are.
+fn places(table: &Table) -> String {
+    format!(
+        "CROSS JOIN LATERAL (SELECT held.ctid AS place FROM {} AS held WHERE {} OFFSET 0) AS found",
+        table.name,
+        matching(&key_names(table))
+    )
+}
+
+fn joined(separator: &str, parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_store::Record as _;
+    use onward_store::tables::{Message, Timer};
+
+    use super::*;
+
+    #[test]
+    fn rows_are_locked_one_by_one() {
+        assert_eq!(
+            locked(Timer::TABLE, &key_names(Timer::TABLE), Lock::Update),
+            "SELECT found.* FROM unnest($1::bytea[], $2::bigint[]) AS given(execution_id, promise) CROSS JOIN LATERAL \
+             (SELECT held.execution_id, held.promise, held.shard, held.fire_at, held.version FROM timers AS held \
+             WHERE held.execution_id = given.execution_id AND held.promise = given.promise FOR UPDATE) AS found"
+        );
+    }
+
+    #[test]
+    fn a_scan_has_the_conditions_it_was_given() {
+        let order = Timer::TABLE.order_of(Some(Timer::BY_DUE));
+        let all = "SELECT execution_id, promise, shard, fire_at, version FROM timers";
+        assert_eq!(
+            scan(Timer::TABLE, &order, Shape { equal: 0, has_until: false, has_after: false }),
+            format!("{all} ORDER BY shard, fire_at, execution_id, promise LIMIT $1")
+        );
+        assert_eq!(
+            scan(Timer::TABLE, &order, Shape { equal: 1, has_until: true, has_after: true }),
+            format!(
+                "{all} WHERE shard = $1 AND fire_at <= $2 AND (shard, fire_at, execution_id, promise) > ($3, $4, $5, $6) \
+                 ORDER BY shard, fire_at, execution_id, promise LIMIT $7"
+            )
+        );
+    }
+
+    #[test]
+    fn an_update_changes_all_but_the_key() {
+        let text = update(Timer::TABLE);
+        assert!(text.starts_with(
+            "UPDATE timers AS old SET shard = new.shard, fire_at = new.fire_at, version = new.version FROM"
+        ));
+    }
+
+    #[test]
+    fn numbers_come_from_the_sequence_of_the_key() {
+        assert!(serials(Message::TABLE).contains("nextval('inbox_message_id_seq')"));
+    }
+}

@@ -1,0 +1,165 @@
+//! The way that is always right: lock, read, decide, write, commit; and start again when somebody was faster or the
+//! connection was lost.
+
+use std::time::Duration;
+
+use deadpool_postgres::{Client, Object};
+use onward_store::{Admitted, Error, Kind};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::connect;
+use crate::error::Trouble;
+use crate::writer::decided::{Decided, decided};
+use crate::writer::fate::{Fate, fate};
+use crate::writer::flush::flush;
+use crate::writer::load::{Loaded, load};
+use crate::writer::wish::Wish;
+use crate::writer::{Answer, Writer, is_idempotent};
+
+/// How often a group that others get in the way of is tried before its commits are performed one by one.
+const RACES_MAX: u32 = 4;
+/// How often a new connection is tried.
+const LOSSES_MAX: u32 = 5;
+/// How long to wait before the first new connection; twice as long before each further one.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long a transaction may take to be rolled back before its connection is thrown away.
+const ROLLBACK: Duration = Duration::from_secs(1);
+
+/// Why an attempt did not come to its end.
+enum Setback {
+    /// Nothing was stored.
+    Trouble(Trouble),
+    /// The connection was lost after COMMIT was sent.
+    Unheard { transaction: String, answers: Vec<Answer>, why: Error },
+}
+
+/// What went wrong with a group so far.
+struct Course {
+    until: Instant,
+    races: u32,
+    losses: u32,
+    /// Set once the commits may have been stored by an attempt whose end was not heard.
+    doubt: Option<String>,
+}
+
+impl Writer {
+    /// Performs commits in one transaction. With `doubt`, they may have been performed already, and are idempotent.
+    pub(super) async fn carefully(&mut self, commits: &[&Admitted], doubt: Option<String>) -> Vec<Answer> {
+        self.within(commits, Instant::now() + self.deadline, doubt).await
+    }
+
+    async fn within(&mut self, commits: &[&Admitted], until: Instant, doubt: Option<String>) -> Vec<Answer> {
+        let mut course = Course { until, races: 0, losses: 0, doubt };
+        loop {
+            let trouble = match self.attempt(commits, until).await {
+                Ok(answers) => return answers,
+                Err(Setback::Trouble(trouble)) => trouble,
+                Err(Setback::Unheard { transaction, answers, why }) => {
+                    match fate(&self.pool, &transaction, until).await {
+                        Fate::Committed => return answers,
+                        Fate::Aborted => {}
+                        Fate::Unknown if commits.iter().all(|commit| is_idempotent(commit.commit())) => {
+                            course.doubt = Some(why.to_string());
+                        }
+                        Fate::Unknown => return answers.into_iter().map(|answer| unknown(answer, &why)).collect(),
+                    }
+                    Trouble::Lost(why)
+                }
+            };
+            if !course.may_go_on(&trouble).await {
+                let Course { doubt, .. } = course;
+                if commits.len() > 1 && !matches!(trouble, Trouble::Lost(_)) {
+                    return self.one_by_one(commits, until, doubt).await;
+                }
+                let error = in_doubt(trouble.into_error(), doubt);
+                return commits.iter().map(|_| Err(error.clone())).collect();
+            }
+        }
+    }
+
+    async fn one_by_one(&mut self, commits: &[&Admitted], until: Instant, doubt: Option<String>) -> Vec<Answer> {
+        let mut answers = Vec::with_capacity(commits.len());
+        for commit in commits {
+            answers.extend(Box::pin(self.within(&[commit], until, doubt.clone())).await);
+        }
+        answers
+    }
+
+    async fn attempt(&mut self, commits: &[&Admitted], until: Instant) -> Result<Vec<Answer>, Setback> {
+        let wish = Wish::of(commits);
+        let client = within(until, connect::take(&self.pool)).await.map_err(Setback::Trouble)?;
+        let mut loaded = match within(until, load(&client, &wish)).await {
+            Ok(loaded) => loaded,
+            Err(trouble) => {
+                abandon(client).await;
+                return Err(Setback::Trouble(trouble));
+            }
+        };
+        let decided = match self.decide(commits, &mut loaded) {
+            Ok(decided) if !decided.is_empty() => decided,
+            other => {
+                abandon(client).await;
+                return other.map(|decided| decided.answers).map_err(|error| Setback::Trouble(Trouble::Refused(error)));
+            }
+        };
+        match within(until, flush(&client, &decided)).await {
+            Ok(()) => {
+                decided.heads.into_values().for_each(|head| self.heads.put(head));
+                Ok(decided.answers)
+            }
+            Err(Trouble::Lost(why)) => {
+                drop(Object::take(client));
+                Err(Setback::Unheard { transaction: loaded.transaction, answers: decided.answers, why })
+            }
+            Err(trouble) => Err(Setback::Trouble(trouble)),
+        }
+    }
+
+    fn decide<'a>(&self, commits: &[&'a Admitted], loaded: &mut Loaded) -> Result<Decided<'a>, Error> {
+        let now = self.clock.as_ref().map(|clock| clock.now()).or(loaded.now);
+        decided(commits, loaded, now.ok_or_else(|| Error::corrupt("the database has no clock"))?)
+    }
+}
+
+impl Course {
+    /// Whether to try again, after the pause that is due.
+    async fn may_go_on(&mut self, trouble: &Trouble) -> bool {
+        match trouble {
+            Trouble::Refused(_) => return false,
+            Trouble::Race(_) => self.races += 1,
+            Trouble::Lost(_) => {
+                self.losses += 1;
+                sleep(PAUSE * 2_u32.pow(self.losses.min(LOSSES_MAX))).await;
+            }
+        }
+        self.races < RACES_MAX && self.losses < LOSSES_MAX && Instant::now() < self.until
+    }
+}
+
+/// What a step comes to; who does not answer in time counts as lost.
+async fn within<T>(until: Instant, step: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    let too_late = || Trouble::Lost(Error::Unavailable("the database did not answer in time".to_owned()));
+    timeout_at(until, step).await.unwrap_or_else(|_| Err(too_late()))
+}
+
+/// Gives up a transaction in which nothing was written. A connection that cannot do even that is thrown away, and the
+/// server gives the transaction up by itself.
+async fn abandon(client: Client) {
+    let rolled_back = timeout(ROLLBACK, client.batch_execute("ROLLBACK")).await;
+    if !matches!(rolled_back, Ok(Ok(()))) {
+        drop(Object::take(client));
+    }
+}
+
+/// A commit that was refused is refused; of any other nobody knows.
+fn unknown(answer: Answer, why: &Error) -> Answer {
+    answer.and_then(|_| Err(Error::OutcomeUnknown(why.to_string())))
+}
+
+/// "Nothing was stored" cannot be said of a commit that an earlier attempt may have stored.
+fn in_doubt(error: Error, doubt: Option<String>) -> Error {
+    match doubt {
+        Some(why) if error.kind() == Kind::Retry => Error::OutcomeUnknown(why),
+        _ => error,
+    }
+}

@@ -1,0 +1,107 @@
+//! What the rules say to a group of commits, one after the other, and what of it has to be written in the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_journal::Timestamp;
+use onward_runs::RunId;
+use onward_store::{
+    Admitted, Before as _, Care, Error, JournalAppend, Key, Plan, Planned, RunHead, Stored, Table, Value, Write, decide,
+};
+
+use crate::writer::Answer;
+use crate::writer::load::Loaded;
+
+/// What a group of commits comes to: the answers, and the writes. What several commits did to one row is one write.
+#[derive(Default)]
+pub(super) struct Decided<'a> {
+    pub(super) answers: Vec<Answer>,
+    pub(super) journals: Vec<&'a JournalAppend>,
+    pub(super) events: Vec<Planned<'a>>,
+    pub(super) heads: BTreeMap<RunId, RunHead>,
+    /// Runs that had no head before.
+    pub(super) new_runs: BTreeSet<RunId>,
+    /// Tables by name, and the rows to write.
+    pub(super) tables: BTreeMap<&'static str, Rows>,
+}
+
+/// Rows of a table to write.
+pub(super) struct Rows {
+    pub(super) table: &'static Table,
+    pub(super) delete: Vec<Key>,
+    pub(super) update: Vec<Stored>,
+    pub(super) insert: Vec<Stored>,
+}
+
+/// Asks the rules about each commit, on what the ones before it have left.
+pub(super) fn decided<'a>(commits: &[&'a Admitted], loaded: &mut Loaded, now: Timestamp) -> Result<Decided<'a>, Error> {
+    let mut decided = Decided::default();
+    let mut touched: BTreeSet<(&'static str, Key)> = BTreeSet::new();
+    for commit in commits {
+        match decide(commit, &mut loaded.state, now, Care::Look) {
+            Err(error) => decided.answers.push(Err(error)),
+            Ok(plan) => {
+                loaded.state.write(&plan);
+                for write in &plan.rows {
+                    let (table, key) = place(write, loaded)?;
+                    decided.tables.entry(table.name).or_insert_with(|| Rows::none(table));
+                    touched.insert((table.name, key));
+                }
+                decided.take(plan);
+            }
+        }
+    }
+    for (name, key) in touched {
+        if let Some(rows) = decided.tables.get_mut(name) {
+            rows.settle(key, loaded)?;
+        }
+    }
+    decided.new_runs = decided.heads.keys().filter(|run| !loaded.runs.contains(*run)).cloned().collect();
+    Ok(decided)
+}
+
+/// Which row a write is about. New rows take their numbers in the order in which the state has assigned them.
+fn place(write: &Write<'_>, loaded: &mut Loaded) -> Result<(&'static Table, Key), Error> {
+    match *write {
+        Write::Insert(table, _) if table.is_serial() => {
+            let number = loaded.serials.get_mut(table.name).and_then(std::collections::VecDeque::pop_front);
+            let number = number.ok_or_else(|| Error::corrupt("a row without a number"))?;
+            Ok((table, Key(vec![Value::Int(number)])))
+        }
+        Write::Insert(table, row) | Write::Update(table, row, _) => Ok((table, table.key_of(row))),
+        Write::Delete(table, key) => Ok((table, key.clone())),
+    }
+}
+
+impl<'a> Decided<'a> {
+    fn take(&mut self, plan: Plan<'a>) {
+        let Plan { journals, rows: _, events, heads, receipt } = plan;
+        self.journals.extend(journals);
+        self.events.extend(events);
+        self.heads.extend(heads.into_iter().map(|head| (head.run_id.clone(), head)));
+        self.answers.push(Ok(receipt));
+    }
+
+    /// Whether there is nothing to write.
+    pub(super) fn is_empty(&self) -> bool {
+        self.journals.is_empty() && self.events.is_empty() && self.heads.is_empty() && self.tables.is_empty()
+    }
+}
+
+impl Rows {
+    const fn none(table: &'static Table) -> Self {
+        Self { table, delete: Vec::new(), update: Vec::new(), insert: Vec::new() }
+    }
+
+    /// Compares what a row was with what it is after all commits.
+    fn settle(&mut self, key: Key, loaded: &mut Loaded) -> Result<(), Error> {
+        let after = loaded.state.row(self.table, &key)?;
+        let was_there = loaded.rows.contains(&(self.table.name, key.clone()));
+        match (was_there, after) {
+            (true, Some(stored)) => self.update.push(stored),
+            (true, None) => self.delete.push(key),
+            (false, Some(stored)) => self.insert.push(stored),
+            (false, None) => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! What happened cannot be changed, whoever tries: the database itself refuses.
+
+use onward_journal::Text;
+use onward_store::tables::{CampaignRun, Job, OutboxItem};
+use onward_store::{Change, Commit, Error, Invalid, Page, Record as _, RunStateStore as _, Store as _, Value};
+use tokio_postgres::error::SqlState;
+
+use crate::sample::{append, event, execution, job, run};
+use crate::server::{Fixture, connect, fresh};
+
+async fn filled() -> Fixture {
+    let fixture = fresh().await;
+    fixture.store.append_events(vec![event("a", 1), event("a", 2), event("b", 1)]).await.unwrap();
+    let commit = Commit::new().insert(&execution(1)).journal(append(1, 0)).journal(append(2, 0));
+    fixture.store.commit(commit).await.unwrap();
+    fixture
+}
+
+#[tokio::test]
+async fn events_and_journals_are_never_updated_and_go_only_as_a_whole() {
+    let fixture = filled().await;
+    let client = connect(&fixture.url).await;
+    for tampering in [
+        "UPDATE run_events SET event_type = 'Other'",
+        "UPDATE run_events SET run_seq = 7 WHERE run_id = 'a' AND run_seq = 1",
+        "DELETE FROM run_events",
+        "DELETE FROM run_events WHERE run_id = 'a' AND run_seq = 2",
+        "TRUNCATE run_events",
+        "TRUNCATE runs",
+        "UPDATE runs SET run_id = 'c' WHERE run_id = 'a'",
+        "UPDATE journal SET records = ''",
+        "DELETE FROM journal",
+        "TRUNCATE journal",
+        "TRUNCATE executions",
+        "UPDATE executions SET execution_id = ''",
+        "INSERT INTO run_events SELECT * FROM run_events ON CONFLICT (event_id) DO UPDATE SET payload = '{}'",
+    ] {
+        let refused = client.batch_execute(tampering).await.unwrap_err();
+        assert_eq!(refused.code(), Some(&SqlState::RESTRICT_VIOLATION), "{tampering}: {refused:?}");
+    }
+    assert_eq!(fixture.store.fetch_events(&run("a"), Page::default()).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn deleting_the_head_of_a_run_deletes_the_whole_run() {
+    let fixture = filled().await;
+    let client = connect(&fixture.url).await;
+    assert_eq!(client.execute("DELETE FROM runs WHERE run_id = 'a'", &[]).await.unwrap(), 1);
+    assert!(fixture.store.fetch_events(&run("a"), Page::default()).await.unwrap().is_empty());
+    assert_eq!(fixture.store.fetch_events(&run("b"), Page::default()).await.unwrap().len(), 1);
+    // The store has not noticed, and need not.
+    let again = fixture.store.append_event(event("a", 2)).await.unwrap();
+    assert_eq!((again.result.run_seq.get(), again.result.persisted), (1, true));
+}
+
+#[tokio::test]
+async fn a_journal_stays_as_long_as_its_execution() {
+    let fixture = filled().await;
+    let client = connect(&fixture.url).await;
+    let one = "DELETE FROM journal WHERE execution_id = $1";
+    let (kept, orphan) = ([1_u8; 32].as_slice(), [2_u8; 32].as_slice());
+    assert!(client.execute(one, &[&kept]).await.is_err());
+    assert_eq!(client.execute(one, &[&orphan]).await.unwrap(), 1);
+    client.execute("DELETE FROM executions WHERE execution_id = $1", &[&kept]).await.unwrap();
+    assert_eq!(client.execute(one, &[&kept]).await.unwrap(), 1);
+}
+
+fn item(status: &str, skipped: bool) -> OutboxItem {
+    let text = Text::from;
+    OutboxItem {
+        id: text("item"),
+        run_id: text("run"),
+        job_id: text("job"),
+        tenant_id: text("tenant"),
+        workspace_id: text("workspace"),
+        channel: text("email"),
+        provider: text("provider"),
+        recipient_id: text("recipient"),
+        idempotency_key: text("key"),
+        status: text(status),
+        skipped,
+        doubt_since: None,
+        provider_message_id: None,
+        error: None,
+        payload: None,
+        created_at: onward_journal::Timestamp::EPOCH,
+    }
+}
+
+#[tokio::test]
+async fn the_database_refuses_statuses_that_do_not_exist() {
+    let Fixture { store, .. } = fresh().await;
+    let campaign = CampaignRun {
+        id: Text::from("run"),
+        campaign_id: Text::from("campaign"),
+        tenant_id: Text::from("tenant"),
+        workspace_id: Text::from("workspace"),
+        channel: Text::from("fax"),
+        status: Text::from("queued"),
+        created_at: onward_journal::Timestamp::EPOCH,
+    };
+    for (change, column) in [
+        (Change::insert(&item("lost", false)), "status"),
+        (Change::insert(&item("sent", true)), "skipped"),
+        (Change::insert(&OutboxItem { channel: Text::from("fax"), ..item("queued", false) }), "channel"),
+        (Change::insert(&Job { job_type: Text::from("fax_batch"), ..job("j", 0) }), "job_type"),
+        (Change::insert(&Job { status: Text::from("partial"), ..job("j", 0) }), "status"),
+        (Change::insert(&campaign), "channel"),
+        (
+            Change::insert(&CampaignRun { channel: Text::from("email"), status: Text::from("dead"), ..campaign }),
+            "status",
+        ),
+    ] {
+        let table = change.table().name;
+        let mut commit = Commit::new().insert(&job("neighbour", 0));
+        commit.changes.push(change);
+        let expected = Invalid::Value { table, column, reason: "the database does not take this value" };
+        assert_eq!(store.commit(commit).await, Err(Error::Invalid(expected)));
+    }
+    assert_eq!(store.row(Job::TABLE, onward_store::Key(vec![Value::Text(Text::from("neighbour"))])).await, Ok(None));
+    store.commit(Commit::new().insert(&item("skipped", true))).await.unwrap();
+}

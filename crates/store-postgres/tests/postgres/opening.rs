@@ -1,0 +1,68 @@
+//! A database that cannot be used is refused with a word on what to do.
+
+use std::time::Duration;
+
+use onward_store::{Error, Kind};
+use onward_store_postgres::{Options, Postgres};
+
+use crate::server::{careless, connect};
+
+async fn refusal(url: &str) -> Error {
+    let options = Options { deadline: Duration::from_secs(5), ..Options::default() };
+    match Postgres::open(url, options).await {
+        Ok(_) => panic!("the database was opened"),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    assert_eq!(refusal(&format!("postgres://onward@127.0.0.1:{port}/onward")).await.kind(), Kind::Retry);
+}
+
+#[tokio::test]
+async fn a_database_that_is_not_there_is_unusable() {
+    let error = refusal(&careless().url("nothing")).await;
+    assert_eq!(error.kind(), Kind::Fatal);
+    assert!(error.to_string().contains("Create it first"), "{error}");
+}
+
+#[tokio::test]
+async fn a_role_that_is_not_there_is_unusable_and_its_password_stays_secret() {
+    let cluster = careless();
+    let error = refusal(&format!("postgres://nobody:secret@127.0.0.1:{}/postgres", cluster.port())).await;
+    assert_eq!(error.kind(), Kind::Fatal);
+    assert!(error.to_string().contains("Check user and password"), "{error}");
+    assert!(!error.to_string().contains("secret"), "{error}");
+}
+
+#[tokio::test]
+async fn a_role_without_rights_is_told_so() {
+    let cluster = careless();
+    let url = cluster.database().unwrap();
+    let client = connect(&url).await;
+    client.batch_execute("CREATE ROLE guest LOGIN; REVOKE ALL ON SCHEMA public FROM PUBLIC").await.unwrap();
+    let error = refusal(&url.replace("onward@", "guest@")).await;
+    assert_eq!(error.kind(), Kind::Fatal);
+    assert!(error.to_string().contains("The role needs the right"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_unusable_when_tls_is_asked_for() {
+    let cluster = careless();
+    let error = refusal(&format!("{}?sslmode=require", cluster.url("postgres"))).await;
+    assert_eq!(error.kind(), Kind::Fatal, "{error}");
+}
+
+#[tokio::test]
+async fn a_database_of_another_encoding_is_unusable() {
+    let cluster = careless();
+    let client = connect(&cluster.url("postgres")).await;
+    let sql = "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
+    client.batch_execute(sql).await.unwrap();
+    let error = refusal(&cluster.url("latin")).await;
+    assert!(error.to_string().contains("LATIN1"), "{error}");
+}

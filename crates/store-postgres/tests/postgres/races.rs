@@ -1,0 +1,169 @@
+//! Several processes on one database: nothing twice, no gaps, nobody waits for ever.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use onward_runs::RunSeq;
+use onward_store::{Commit, Error, Kind, Page, RunStateStore as _, Shard, Store as _, lease};
+use onward_store_postgres::Postgres;
+use tokio::task::JoinSet;
+
+use crate::sample::{append, event, execution, run};
+use crate::server::{fresh, open};
+
+/// Two handles on an empty store, as two processes would have.
+async fn pair() -> [Arc<Postgres>; 2] {
+    let fixture = fresh().await;
+    let other = open(&fixture.url).await;
+    [Arc::new(fixture.store), Arc::new(other)]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_append_to_the_same_runs_without_gaps_or_repeats() {
+    const TASKS: usize = 8;
+    const EACH: usize = 40;
+    let pair = pair().await;
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let store = Arc::clone(&pair[task % 2]);
+        tasks.spawn(async move {
+            for step in 0..EACH {
+                // Two runs at a time, in an order of its own, so that they would wait for each other if they could.
+                let step = task * EACH + step;
+                let mut events = vec![event("a", step), event("b", step), event("c", step)];
+                events.rotate_left(task % 3);
+                let answers = store.append_events(events).await.unwrap();
+                assert!(answers.iter().all(|answer| answer.result.persisted));
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    for name in ["a", "b", "c"] {
+        let events = pair[0].fetch_events(&run(name), Page::default()).await.unwrap();
+        let places: Vec<u64> = events.iter().map(|event| event.run_seq.get()).collect();
+        assert_eq!(places, (1..=(TASKS * EACH) as u64).collect::<Vec<u64>>());
+        let keys: BTreeSet<_> = events.iter().map(|event| event.event.idempotency_key).collect();
+        assert_eq!(keys.len(), events.len());
+        assert!(events.is_sorted_by_key(|event| event.persisted_at));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_first_event_from_everywhere_at_once_is_stored_once() {
+    let pair = pair().await;
+    for round in 0..20 {
+        let name = format!("run-{round}");
+        let mut tasks = JoinSet::new();
+        for task in 0..16 {
+            let (store, event) = (Arc::clone(&pair[task % 2]), event(&name, 1));
+            tasks.spawn(async move { store.append_event(event).await.unwrap().result });
+        }
+        let answers = tasks.join_all().await;
+        assert_eq!(answers.iter().filter(|answer| answer.persisted).count(), 1);
+        assert!(answers.iter().all(|answer| answer.idempotent != answer.persisted));
+        let known = answers.iter().map(|answer| (answer.event_id, answer.run_seq, answer.persisted_at));
+        assert_eq!(known.collect::<BTreeSet<_>>().len(), 1);
+        assert_eq!(pair[0].fetch_events(&run(&name), Page::default()).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_all_who_append_to_a_journal_at_the_same_place_one_does() {
+    let pair = pair().await;
+    pair[0].commit(Commit::new().insert(&execution(1))).await.unwrap();
+    for place in 0..20 {
+        let mut tasks = JoinSet::new();
+        for task in 0..8 {
+            let store = Arc::clone(&pair[task % 2]);
+            tasks.spawn(async move { store.commit(Commit::new().journal(append(1, place))).await });
+        }
+        let answers = tasks.join_all().await;
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+        let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
+        assert!(refused.map(Error::kind).all(|kind| kind == Kind::Conflict));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_all_who_claim_a_shard_one_gets_it() {
+    let pair = pair().await;
+    for round in 0..20 {
+        let mut tasks = JoinSet::new();
+        for task in 0..8 {
+            let store = Arc::clone(&pair[task % 2]);
+            tasks.spawn(async move { lease::claim(&*store, Shard(round), "node", 60_000).await.unwrap() });
+        }
+        assert_eq!(tasks.join_all().await.into_iter().flatten().count(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_never_sees_an_event_before_those_that_come_before_it() {
+    let pair = pair().await;
+    let is_done = Arc::new(AtomicBool::new(false));
+    let mut writers = JoinSet::new();
+    for task in 0..6 {
+        let store = Arc::clone(&pair[task % 2]);
+        writers.spawn(async move {
+            for step in 0..60 {
+                store.append_event(event("r", task * 1_000 + step)).await.unwrap();
+            }
+        });
+    }
+    let reader = {
+        let (store, is_done) = (Arc::clone(&pair[0]), Arc::clone(&is_done));
+        tokio::spawn(async move {
+            let (mut seen, mut looks) = (RunSeq::ZERO, 0);
+            loop {
+                // Asked before looking, so that the last look sees everything.
+                let was_done = is_done.load(Ordering::SeqCst);
+                for event in store.fetch_events(&run("r"), Page::after(seen)).await.unwrap() {
+                    assert_eq!(event.run_seq, seen.next());
+                    seen = event.run_seq;
+                }
+                looks += 1;
+                if was_done {
+                    return (seen, looks);
+                }
+            }
+        })
+    };
+    while let Some(done) = writers.join_next().await {
+        done.unwrap();
+    }
+    is_done.store(true, Ordering::SeqCst);
+    let (seen, looks) = reader.await.unwrap();
+    assert_eq!(seen.get(), 360);
+    assert!(looks > 10, "the reader looked {looks} times only");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purging_and_appending_at_once_leaves_a_whole_journal_or_none() {
+    let pair = pair().await;
+    let mut tasks = JoinSet::new();
+    for task in 0..4 {
+        let store = Arc::clone(&pair[task % 2]);
+        tasks.spawn(async move {
+            for _ in 0..50 {
+                let chunks = store.journal(execution(1).execution_id, 0, 1_000).await.unwrap();
+                let length = chunks.last().map_or(0, |chunk| chunk.first + 1);
+                match store.commit(Commit::new().journal(append(1, length))).await {
+                    Ok(_) => {}
+                    Err(error) => assert_eq!(error.kind(), Kind::Conflict, "{error}"),
+                }
+                if length % 5 == 4 {
+                    store.purge(onward_store::Purge::Execution(execution(1).execution_id)).await.unwrap();
+                }
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let chunks = pair[0].journal(execution(1).execution_id, 0, 1_000).await.unwrap();
+    let places: Vec<u64> = chunks.iter().map(|chunk| chunk.first).collect();
+    assert_eq!(places, (0..places.len() as u64).collect::<Vec<u64>>());
+}

@@ -1,0 +1,104 @@
+//! Records and events that tests are made of.
+
+use std::fmt::Debug;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use onward_journal::{ComponentDigest, ExecutionId, Text, Timestamp};
+use onward_runs::{Attempt, EventId, Extra, IdempotencyKey, KeyParts, RunEventWrite, RunId};
+use onward_store::tables::{Execution, Job, Message};
+use onward_store::{JournalAppend, Serial, Shard};
+
+fn valid<T: FromStr<Err: Debug>>(text: &str) -> T {
+    text.parse().unwrap()
+}
+
+pub(crate) fn run(name: &str) -> RunId {
+    valid(name)
+}
+
+/// The event of a run that completes step `step`. The same run and step make the same event.
+pub(crate) fn event(run: &str, step: usize) -> RunEventWrite {
+    let mut event = RunEventWrite {
+        event_id: event_id(run, step),
+        event_type: valid("StepCompleted"),
+        emitted_at: valid("2026-03-01T12:00:00Z"),
+        run_id: valid(run),
+        tenant_id: valid("tenant"),
+        project_id: valid("project"),
+        environment_id: valid("production"),
+        plan_id: valid("plan"),
+        plan_version: valid("1"),
+        engine_attempt_id: Attempt::FIRST,
+        logical_attempt_id: Attempt::FIRST,
+        idempotency_key: IdempotencyKey::from_bytes([0; 32]),
+        step_id: Some(valid(&format!("step-{step}"))),
+        payload: None,
+        extra: Extra::NONE,
+    };
+    event.idempotency_key = KeyParts::of(&event, None).preimage().key();
+    event
+}
+
+/// An id that is the same for the same run and step.
+fn event_id(run: &str, step: usize) -> EventId {
+    let name = format!("{run}/{step}");
+    let mut hash = 0xcbf2_9ce4_8422_2325_u128;
+    for byte in name.bytes() {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_013b);
+    }
+    let mut bytes = hash.to_be_bytes();
+    bytes[6] = 0x40 | (bytes[6] & 0x0f);
+    bytes[8] = 0x80 | (bytes[8] & 0x3f);
+    EventId::from_bytes(bytes).unwrap()
+}
+
+pub(crate) fn execution(number: u8) -> Execution {
+    Execution {
+        execution_id: ExecutionId::from_bytes([number; 32]),
+        tenant_id: valid("tenant"),
+        project_id: valid("project"),
+        environment_id: valid("production"),
+        shard: Shard(0),
+        function: Text::from("function"),
+        component_digest: ComponentDigest::from_bytes([0; 32]),
+        start_key: None,
+        state: Text::from("Running"),
+        wake_at: Timestamp::EPOCH,
+        created_at: Timestamp::EPOCH,
+        body: Arc::from([]),
+    }
+}
+
+pub(crate) fn append(number: u8, expected: u64) -> JournalAppend {
+    let records = Arc::from(format!("event {expected}").as_bytes());
+    JournalAppend { execution: ExecutionId::from_bytes([number; 32]), expected, count: 1, records }
+}
+
+pub(crate) fn job(id: &str, attempts: u32) -> Job {
+    Job {
+        id: Text::from(id),
+        run_id: Text::from("run"),
+        tenant_id: Text::from("tenant"),
+        workspace_id: Text::from("workspace"),
+        job_type: Text::from("email_send_batch"),
+        status: Text::from("queued"),
+        attempts,
+        run_after: Timestamp::EPOCH,
+        locked_until: None,
+        lock_token: None,
+        created_at: Timestamp::EPOCH,
+    }
+}
+
+pub(crate) fn message(dedup_key: Option<&str>) -> Message {
+    Message {
+        message_id: Serial(None),
+        execution_id: ExecutionId::from_bytes([1; 32]),
+        shard: Shard(0),
+        dedup_key: dedup_key.map(Text::from),
+        kind: Text::from("signal"),
+        body: Arc::from([]),
+        sent_at: Timestamp::EPOCH,
+    }
+}

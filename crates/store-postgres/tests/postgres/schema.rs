@@ -1,0 +1,83 @@
+//! The migration makes the tables that are described, and no others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_store::{Column, Table, Type, tables};
+use tokio_postgres::Client;
+
+use crate::server::{connect, fresh};
+
+const SPECIAL: [&str; 4] = ["journal", "onward_migrations", "run_events", "runs"];
+
+#[tokio::test]
+async fn the_tables_are_the_ones_that_are_described() {
+    let fixture = fresh().await;
+    let client = connect(&fixture.url).await;
+    let sql = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public'";
+    let found: BTreeSet<String> = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    let described = tables::ALL.iter().map(|table| table.name).chain(SPECIAL).map(str::to_owned).collect();
+    assert_eq!(found, described);
+    for table in tables::ALL {
+        assert_eq!(columns(&client, table.name).await, described_columns(table), "{}", table.name);
+        assert_eq!(indexes(&client, table.name).await, described_indexes(table), "{}", table.name);
+    }
+}
+
+/// Name, type, whether it may hold nothing, and whether the database assigns it.
+type Described = (String, String, bool, bool);
+
+async fn columns(client: &Client, table: &str) -> Vec<Described> {
+    let sql = "SELECT column_name::text, data_type || coalesce(' ' || collation_name, ''), is_nullable = 'YES', \
+               is_identity = 'YES' AND identity_generation = 'BY DEFAULT' FROM information_schema.columns \
+               WHERE table_schema = 'public' AND table_name = $1 ORDER BY ordinal_position";
+    let rows = client.query(sql, &[&table]).await.unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))).collect()
+}
+
+fn described_columns(table: &Table) -> Vec<Described> {
+    let sql_type = |of: Type| match of {
+        Type::Int | Type::Serial => "bigint",
+        Type::Bool => "boolean",
+        Type::Text => "text C",
+        Type::Bytes => "bytea",
+        Type::Time => "timestamp with time zone",
+    };
+    let described = |column: &Column| {
+        (column.name.to_owned(), sql_type(column.of).to_owned(), column.nullable, column.of == Type::Serial)
+    };
+    let version = ("version".to_owned(), "bigint".to_owned(), false, false);
+    table.columns.iter().map(described).chain([version]).collect()
+}
+
+/// The columns of each index by its name.
+async fn indexes(client: &Client, table: &str) -> BTreeMap<String, Vec<String>> {
+    let sql = "SELECT index.relname::text, array_agg(attname::text ORDER BY place) FROM pg_index \
+               JOIN pg_class AS index ON index.oid = indexrelid \
+               CROSS JOIN LATERAL unnest(indkey::int2[]) WITH ORDINALITY AS key(number, place) \
+               JOIN pg_attribute ON attrelid = indrelid AND attnum = key.number \
+               WHERE indrelid = $1::text::regclass AND indpred IS NULL GROUP BY 1";
+    client.query(sql, &[&table]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+fn described_indexes(table: &Table) -> BTreeMap<String, Vec<String>> {
+    let name = table.name;
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+    let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
+    let unique = table.unique.iter().map(|set| (format!("{name}_{}_unique", set[set.len() - 1]), owned(set)));
+    let ordered = table
+        .indexes
+        .iter()
+        .map(|index| (format!("{name}_{}", index.name.to_lowercase()), owned(&table.order_of(Some(index)))));
+    [(format!("{name}_pkey"), owned(&key))].into_iter().chain(unique).chain(ordered).collect()
+}
+
+#[tokio::test]
+async fn unique_means_unique() {
+    let fixture = fresh().await;
+    let client = connect(&fixture.url).await;
+    let sql = "SELECT count(*) FROM pg_constraint WHERE conname LIKE '%\\_unique' AND contype = 'u'";
+    let found: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
+    let sets = tables::ALL.iter().map(|table| table.unique.len()).sum::<usize>();
+    // Those of run events are the idempotency key and the id.
+    assert_eq!(usize::try_from(found).unwrap(), sets + 2);
+}
