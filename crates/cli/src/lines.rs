@@ -14,7 +14,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The lines of an input, numbered from 1, blank ones left out.
 pub(crate) struct Lines {
-    input: Box<dyn BufRead>,
+    input: Box<dyn BufRead + Send>,
     name: String,
     buffer: Vec<u8>,
     number: u64,
@@ -31,8 +31,8 @@ pub(crate) enum Unreadable {
 impl Lines {
     /// The lines of a file; `-` is standard input.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        let input: Box<dyn BufRead> = if path == Path::new("-") {
-            Box::new(io::stdin().lock())
+        let input: Box<dyn BufRead + Send> = if path == Path::new("-") {
+            Box::new(BufReader::new(io::stdin()))
         } else {
             let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
             Box::new(BufReader::with_capacity(1 << 18, file))

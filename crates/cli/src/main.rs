@@ -2,7 +2,10 @@
 
 mod journal;
 mod lines;
+mod log;
 mod paint;
+mod state;
+mod store;
 
 use std::io;
 use std::process::ExitCode;
@@ -22,11 +25,16 @@ enum Command {
     /// Work with execution journals
     #[command(subcommand)]
     Journal(journal::Command),
+    /// Work with run events and snapshots in a store
+    #[command(subcommand)]
+    State(state::Command),
 }
 
 fn main() -> ExitCode {
+    log::to_stderr();
     let outcome = match Cli::parse().command {
         Command::Journal(command) => journal::run(&command),
+        Command::State(command) => state::run(&command),
     };
     outcome.unwrap_or_else(|error| fail(&error))
 }

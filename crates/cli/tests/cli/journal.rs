@@ -1,38 +1,17 @@
-//! The binary as its users meet it: what it prints where, and with which exit code.
+//! `onward journal`: what it prints where, and with which exit code.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
-
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
+
+use crate::{fed, onward, text};
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/journals").join(name)
 }
 
-fn onward(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_onward"));
-    command.args(args).env_remove("CLICOLOR_FORCE").env_remove("NO_COLOR");
-    command
-}
-
 /// Checks a journal that comes through standard input.
 fn check(args: &[&str], journal: &[u8]) -> Output {
-    let mut command = onward(&[&["journal", "check", "-"], args].concat());
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    // The judge may stop reading at the first violation.
-    let writer = std::thread::spawn({
-        let journal = journal.to_vec();
-        move || drop(stdin.write_all(&journal))
-    });
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    output
-}
-
-fn text(bytes: &[u8]) -> &str {
-    str::from_utf8(bytes).unwrap()
+    fed(onward(&[&["journal", "check", "-"], args].concat()), journal)
 }
 
 const STARTED: &str = r#"{"sequence":0,"timestamp":"2026-03-01T12:00:00Z","event":"ExecutionStarted","component_digest":"sha256:0707070707070707070707070707070707070707070707070707070707070707","input":null}"#;

@@ -1,0 +1,15 @@
+//! What the parts say while they work, on standard error.
+
+use std::io;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Warnings and errors, unless `ONWARD_LOG` asks for more or less: `debug`, or `onward_engine=debug`.
+pub(crate) fn to_stderr() {
+    let filter = EnvFilter::builder()
+        .with_default_directive(LevelFilter::WARN.into())
+        .with_env_var("ONWARD_LOG")
+        .from_env_lossy();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).init();
+}

@@ -1,0 +1,134 @@
+//! Lines to stored events. Reading and appending overlap: while one batch becomes durable, the next is read. Whoever types
+//! line by line is answered line by line; whoever pours in a file is served in large batches.
+
+use std::thread;
+
+use onward_runs::RunEventWrite;
+use onward_store::{Appended, Error, Kind, Policy, RunStateStore as _, Store};
+use tokio::sync::mpsc;
+
+use crate::lines::{Lines, Unreadable};
+
+/// Events in one append.
+const BATCH: usize = 10_000;
+
+/// Appends in a row that may fail because the store cannot be reached.
+const TRIES: u32 = 5;
+
+/// An event that is durable.
+pub(crate) struct Accepted {
+    pub(crate) line: u64,
+    pub(crate) appended: Appended,
+}
+
+/// A line that was not taken.
+pub(crate) struct Refused {
+    pub(crate) line: u64,
+    pub(crate) reason: String,
+}
+
+/// Where answers go.
+pub(crate) trait Sink {
+    fn accepted(&mut self, accepted: &[Accepted]) -> anyhow::Result<()>;
+    fn refused(&mut self, refused: &Refused);
+}
+
+struct Line {
+    number: u64,
+    event: RunEventWrite,
+}
+
+enum Read {
+    Line(Box<Line>),
+    Refused(Refused),
+    Failed(anyhow::Error),
+}
+
+/// Appends all of `lines`.
+pub(crate) async fn all(store: &dyn Store, lines: Lines, sink: &mut impl Sink) -> anyhow::Result<()> {
+    let (sender, mut reads) = mpsc::channel(2 * BATCH);
+    let policy = *store.policy();
+    // Not joined: it may wait for a line that never comes, and the process does not have to.
+    thread::Builder::new().name("onward-lines".to_owned()).spawn(move || read(lines, &policy, &sender))?;
+    let mut batch = Vec::new();
+    while let Some(first) = reads.recv().await {
+        let mut next = Some(first);
+        while let Some(read) = next {
+            match read {
+                Read::Line(line) => batch.push(*line),
+                Read::Refused(refused) => sink.refused(&refused),
+                Read::Failed(error) => {
+                    append(store, batch, sink).await?;
+                    return Err(error);
+                }
+            }
+            next = if batch.len() < BATCH { reads.try_recv().ok() } else { None };
+        }
+        append(store, std::mem::take(&mut batch), sink).await?;
+    }
+    Ok(())
+}
+
+fn read(mut lines: Lines, policy: &Policy, sender: &mpsc::Sender<Read>) {
+    while let Some(next) = lines.next() {
+        let read = match next {
+            Ok((number, text)) => parse(number, text, policy).unwrap_or_else(Read::Refused),
+            Err(Unreadable::Line { number, reason }) => Read::Refused(Refused { line: number, reason }),
+            Err(Unreadable::Input(error)) => Read::Failed(error),
+        };
+        if sender.blocking_send(read).is_err() {
+            return;
+        }
+    }
+}
+
+fn parse(number: u64, text: &str, policy: &Policy) -> Result<Read, Refused> {
+    let refuse = |reason: String| Refused { line: number, reason };
+    let event = RunEventWrite::from_json(text).map_err(|error| refuse(error.to_string()))?;
+    policy.check(0, &event).map_err(|invalid| refuse(invalid.to_string()))?;
+    Ok(Read::Line(Box::new(Line { number, event })))
+}
+
+/// Appends a batch; one that is refused because of a single event is halved until that event stands alone.
+async fn append(store: &dyn Store, batch: Vec<Line>, sink: &mut impl Sink) -> anyhow::Result<()> {
+    let mut waiting = vec![batch];
+    while let Some(mut batch) = waiting.pop() {
+        let Some(first) = batch.first() else { continue };
+        let first = first.number;
+        match patiently(store, &batch).await {
+            Ok(appended) => {
+                let lines = batch.iter().map(|line| line.number);
+                let accepted: Vec<Accepted> =
+                    lines.zip(appended).map(|(line, appended)| Accepted { line, appended }).collect();
+                sink.accepted(&accepted)?;
+            }
+            Err(error) if !matches!(error.kind(), Kind::Conflict | Kind::Invalid) => {
+                return Err(anyhow::Error::new(error).context(format!("nothing was acknowledged from line {first} on")));
+            }
+            Err(error) if batch.len() == 1 => {
+                sink.refused(&Refused { line: first, reason: error.to_string() });
+            }
+            Err(_) => {
+                let second = batch.split_off(batch.len() / 2);
+                waiting.push(second);
+                waiting.push(batch);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tries again when the store is away for a moment. That is safe: an event that was stored after all is a repetition.
+async fn patiently(store: &dyn Store, batch: &[Line]) -> Result<Vec<Appended>, Error> {
+    let mut tries = 0;
+    loop {
+        let events = batch.iter().map(|line| line.event.clone()).collect();
+        match store.append_events(events).await {
+            Err(error) if matches!(error.kind(), Kind::Retry | Kind::Unknown) && tries < TRIES => {
+                tries += 1;
+                tokio::time::sleep(std::time::Duration::from_millis(100 << tries)).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `onward state verify`: is what is stored what can have happened.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use onward_engine::verify::{self, Found, Tally};
+use onward_runs::RunId;
+use serde::Serialize;
+
+use crate::paint;
+use crate::store::StoreArgs;
+
+/// Check what is stored: keys, order, contiguity, and that every snapshot is what its log reduces to
+///
+/// Reads everything and changes nothing.
+///
+/// Exit codes: 0 all is right, 1 something is wrong and was printed, 2 the command could not be carried out.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Only this run
+    run: Option<RunId>,
+    /// Print one JSON object a finding and one at the end
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Verdict {
+    ok: bool,
+    runs: u64,
+    events: u64,
+    findings: u64,
+}
+
+pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let store = args.store.open_existing().await?;
+    let mut findings = 0;
+    let mut progress = Progress { is_shown: !args.json && io::stderr().is_terminal(), runs: 0 };
+    let mut report = |found: &Found| -> io::Result<()> {
+        findings += 1;
+        if args.json {
+            writeln!(io::stdout(), "{}", serde_json::to_string(found)?)
+        } else {
+            writeln!(io::stdout(), "{found}")
+        }
+    };
+    let tally = match &args.run {
+        Some(run) => verify::run(&*store, run, &mut report).await?,
+        None => verify::all(&*store, &mut report, |tally| progress.at(tally)).await?,
+    };
+    let Tally { runs, events } = tally;
+    if args.json {
+        let verdict = Verdict { ok: findings == 0, runs, events, findings };
+        writeln!(io::stdout(), "{}", serde_json::to_string(&verdict)?)?;
+    } else {
+        let word = if findings == 0 { paint::good("valid").to_string() } else { paint::error("wrong").to_string() };
+        paint::say(format_args!("{word}: {events} events of {runs} runs, {findings} findings"));
+    }
+    Ok(ExitCode::from(u8::from(findings > 0)))
+}
+
+/// A count on the terminal while much is verified.
+struct Progress {
+    is_shown: bool,
+    runs: u64,
+}
+
+impl Progress {
+    fn at(&mut self, tally: Tally) {
+        if self.is_shown && tally.runs >= self.runs + 100 {
+            self.runs = tally.runs;
+            let _ = write!(io::stderr(), "\r{} runs, {} events\x1b[K\r", tally.runs, tally.events);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+/* A disk that fails once, for the tests in faults.rs: preloaded, it makes the n-th sync or the n-th write of a store's files
+ * fail as the environment says. Counting starts with the process. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static atomic_long syncs, writes;
+
+static long wanted(const char *name) {
+    const char *text = getenv(name);
+    return text ? atol(text) : 0;
+}
+
+static int is_store(int file) {
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0)
+        return 0;
+    path[length] = 0;
+    return strstr(path, "store.db") != NULL;
+}
+
+static int fails(int file, const char *name, atomic_long *count) {
+    long which = wanted(name);
+    return which && is_store(file) && atomic_fetch_add(count, 1) + 1 == which;
+}
+
+int fdatasync(int file) {
+    static int (*real)(int);
+    if (!real)
+        real = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+    if (fails(file, "FAIL_SYNC", &syncs)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(file);
+}
+
+int fsync(int file) {
+    static int (*real)(int);
+    if (!real)
+        real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    if (fails(file, "FAIL_SYNC", &syncs)) {
+        errno = EIO;
+        return -1;
+    }
+    return real(file);
+}
+
+ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t at) {
+    static ssize_t (*real)(int, const void *, size_t, off64_t);
+    if (!real)
+        real = (ssize_t (*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, "pwrite64");
+    if (fails(file, "FULL_WRITE", &writes)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return real(file, bytes, count, at);
+}
+
+ssize_t pwrite(int file, const void *bytes, size_t count, off_t at) {
+    return pwrite64(file, bytes, count, at);
+}
