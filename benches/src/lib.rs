@@ -55,6 +55,21 @@ pub fn median_ratio(options: Options, mut short: impl FnMut(), mut long: impl Fn
     ratios[ratios.len() / 2]
 }
 
+/// How long `work` takes, unless it fails.
+pub fn timed<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Duration> {
+    let mut work = Some(work);
+    let mut result = Ok(());
+    let elapsed = time(
+        &mut |()| {
+            if let Some(Err(error)) = work.take().map(|work| work()) {
+                result = Err(error);
+            }
+        },
+        (),
+    );
+    result.map(|()| elapsed)
+}
+
 #[expect(clippy::disallowed_methods, reason = "a benchmark is there to read the clock")]
 fn time<I, T>(work: &mut impl FnMut(I) -> T, input: I) -> Duration {
     let start = std::time::Instant::now();
@@ -96,6 +111,39 @@ impl Report {
         }
     }
 
+    /// Adds the yardstick's row and that of `work`, which should do as many things at `least` times the yardstick's rate.
+    /// The two are measured turn by turn, so that what slows the machine down slows both.
+    pub fn beside(
+        &mut self,
+        count: usize,
+        (yardstick_name, mut yardstick): (&str, impl FnMut() -> anyhow::Result<Duration>),
+        (name, mut work): (&str, impl FnMut() -> anyhow::Result<Duration>),
+        least: f64,
+    ) -> anyhow::Result<()> {
+        yardstick()?;
+        work()?;
+        let mut turns: Vec<(Duration, Duration)> = Vec::new();
+        for _ in 0..self.options.runs {
+            turns.push((yardstick()?, work()?));
+        }
+        let middle = turns.len() / 2;
+        turns.sort_unstable_by_key(|(yardstick, _)| *yardstick);
+        self.row(yardstick_name, count, turns[middle].0, None);
+        turns.sort_unstable_by_key(|(_, work)| *work);
+        self.row(name, count, turns[middle].1, None);
+        turns.sort_unstable_by(|a, b| share(a).total_cmp(&share(b)));
+        let median = share(&turns[middle]);
+        println!(
+            "{:<44} {median:>14.2}  ≥ {least} {}",
+            "  × yardstick, turn by turn",
+            if median >= least { "ok" } else { "MISSED" }
+        );
+        if self.options.gate.is_some_and(|gate| median < least * gate) {
+            self.missed.push(format!("{name}: {median:.2} of the yardstick, target {least}"));
+        }
+        Ok(())
+    }
+
     /// Adds a line about a ratio that should stay below `limit`.
     pub fn ratio(&mut self, name: &str, ratio: f64, limit: f64) {
         println!("{name:<44} {ratio:>14.2}  ≤ {limit} {}", if ratio <= limit { "ok" } else { "MISSED" });
@@ -108,6 +156,11 @@ impl Report {
     pub fn finish(self) -> anyhow::Result<()> {
         if self.missed.is_empty() { Ok(()) } else { anyhow::bail!("below the gate:\n{}", self.missed.join("\n")) }
     }
+}
+
+/// The rate of the second as a share of the first's.
+fn share((yardstick, work): &(Duration, Duration)) -> f64 {
+    yardstick.as_secs_f64() / work.as_secs_f64()
 }
 
 /// A whole number with separators.

@@ -27,6 +27,12 @@ enum Source {
 pub(crate) static GIT: Tool = Tool { name: "git", probe: &["git", "--version"], source: Source::any("git") };
 /// libFuzzer is C++ and is compiled from source.
 pub(crate) static CXX: Tool = Tool { name: "g++", probe: &["g++", "--version"], source: Source::any("g++") };
+/// Its programs are in PATH on some systems and in a folder per version on others.
+pub(crate) static POSTGRES: Tool = Tool {
+    name: "postgres",
+    probe: &["sh", "-c", "command -v postgres || ls /usr/lib/postgresql/*/bin/postgres"],
+    source: Source::any("postgresql"),
+};
 pub(crate) static NODE: Tool = Tool {
     name: "node",
     probe: &["node", "--version"],

@@ -12,7 +12,7 @@ use crate::clock::Stopwatch;
 use crate::run::{Length, Run};
 use crate::steps::report::{Timing, seconds};
 use crate::tidy;
-use crate::tools::{self, CARGO_DENY, CLIPPY, GIT, RUSTFMT, Tool};
+use crate::tools::{self, CARGO_DENY, CLIPPY, GIT, POSTGRES, RUSTFMT, Tool};
 
 /// One row of the table.
 struct Step {
@@ -29,8 +29,8 @@ static STEPS: &[Step] = &[
     Step { name: "clippy", purpose: "no lint warns", tools: &[&CLIPPY], run: cargo::clippy },
     Step {
         name: "test",
-        purpose: "unit, property, integration and documentation tests pass",
-        tools: &[],
+        purpose: "unit, property, integration, crash and documentation tests pass",
+        tools: &[&POSTGRES],
         run: cargo::test,
     },
     Step {
@@ -55,7 +55,7 @@ static STEPS: &[Step] = &[
     Step {
         name: "bench",
         purpose: "the benchmarks run, and nothing is several times slower than it should be",
-        tools: &[],
+        tools: &[&POSTGRES],
         run: cargo::bench,
     },
 ];

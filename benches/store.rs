@@ -1,0 +1,165 @@
+//! How fast run events become durable, beside what the same database does with plain one-row commits, measured turn by
+//! turn in the same run; and how fast they reduce to snapshots.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use onward_benches::{Options, Report, median_of, timed};
+use onward_runs::{RunEventWrite, RunSnapshot, incremental_project};
+use onward_store::memory::Memory;
+use onward_store::{Page, RunStateStore as _, Store};
+use onward_store_postgres::Postgres;
+use onward_store_sqlite::Sqlite;
+use onward_testing::{Cluster, Events};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+const SINGLE: usize = 1_000;
+const TOGETHER: usize = 10_000;
+const BATCH: usize = 10_000;
+const BATCHES: usize = 20;
+
+fn main() -> Result<()> {
+    let options = Options::from_args()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let folder = tempfile::tempdir_in(".")?;
+    sqlite(options, &runtime, folder.path())?;
+    postgres(options, &runtime)?;
+    projection(options, &runtime)
+}
+
+fn sqlite(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
+    let mut report = Report::new("run events on SQLite, WAL, synchronous FULL", "event", options);
+    let yardstick = onward_store_sqlite::yardstick::Yardstick::open(&folder.join("yardstick.db"))?;
+    let raw = || (0..SINGLE).try_for_each(|_| yardstick.commit_row());
+    let store = Sqlite::open(&folder.join("store.db"), onward_store_sqlite::Options::default())?;
+    let bench = Bench { options, runtime, store: Arc::new(store) };
+    bench.singles(&mut report, raw)?;
+    bench.many(&mut report, 200_000.0);
+    report.finish()
+}
+
+fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
+    let cluster = Cluster::start()?;
+    let url = cluster.database()?;
+    let mut report = Report::new("run events on Postgres, fsync and synchronous_commit on", "event", options);
+    let yardstick = runtime.block_on(onward_store_postgres::yardstick::Yardstick::open(&url))?;
+    let raw = || runtime.block_on(plain_rows(&yardstick));
+    let store = runtime.block_on(Postgres::open(&url, onward_store_postgres::Options::default()))?;
+    let bench = Bench { options, runtime, store: Arc::new(store) };
+    bench.singles(&mut report, raw)?;
+    bench.many(&mut report, 40_000.0);
+    report.finish()
+}
+
+async fn plain_rows(yardstick: &onward_store_postgres::yardstick::Yardstick) -> Result<(), onward_store::Error> {
+    for _ in 0..SINGLE {
+        yardstick.commit_row().await?;
+    }
+    Ok(())
+}
+
+/// A store under measurement.
+struct Bench<'a> {
+    options: Options,
+    runtime: &'a Runtime,
+    store: Arc<dyn Store>,
+}
+
+impl Bench<'_> {
+    /// One event an append, beside `raw`, which commits as many plain rows.
+    fn singles(&self, report: &mut Report, raw: impl Fn() -> Result<(), onward_store::Error>) -> Result<()> {
+        let mut events = Events::new("single");
+        let append = || {
+            let events = events.take(SINGLE);
+            timed(|| self.runtime.block_on(one_by_one(&self.store, events)))
+        };
+        let raw = || timed(|| Ok(raw()?));
+        let (yardstick, name) = ("plain one-row commits (yardstick)", "one event an append, one after the other");
+        report.beside(SINGLE, (yardstick, raw), (name, append), 0.6)
+    }
+
+    fn many(&self, report: &mut Report, target: f64) {
+        let mut events = Events::new("together");
+        let together = median_of(
+            self.options,
+            || events.take(TOGETHER),
+            |events| self.runtime.block_on(at_once(&self.store, &events, 64)),
+        );
+        report.row("one event an append, 64 at a time", TOGETHER, together, None);
+        let mut events = Events::new("batch");
+        let batched = median_of(
+            self.options,
+            || (0..BATCHES).map(|_| events.take(BATCH)).collect(),
+            |batches| self.runtime.block_on(in_batches(&self.store, batches)),
+        );
+        report.row("10,000 events an append, 4 at a time", BATCH * BATCHES, batched, Some(target));
+    }
+}
+
+async fn one_by_one(store: &Arc<dyn Store>, events: Vec<RunEventWrite>) -> Result<()> {
+    let store = Arc::clone(store);
+    // On a task of its own, as a server would: the caller of `block_on` is not one of the runtime's threads.
+    tokio::spawn(async move {
+        for event in events {
+            store.append_event(event).await?;
+        }
+        Ok(())
+    })
+    .await?
+}
+
+async fn at_once(store: &Arc<dyn Store>, events: &[RunEventWrite], width: usize) -> Result<()> {
+    let mut tasks = JoinSet::new();
+    for chunk in events.chunks(events.len().div_ceil(width)) {
+        let (store, chunk) = (Arc::clone(store), chunk.to_vec());
+        tasks.spawn(async move {
+            for event in chunk {
+                store.append_event(event).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+async fn in_batches(store: &Arc<dyn Store>, batches: Vec<Vec<RunEventWrite>>) -> Result<()> {
+    let mut tasks = JoinSet::new();
+    for batch in batches {
+        if tasks.len() == 4
+            && let Some(done) = tasks.join_next().await
+        {
+            done??;
+        }
+        let store = Arc::clone(store);
+        tasks.spawn(async move { store.append_events(batch).await.map(drop) });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+fn projection(options: Options, runtime: &Runtime) -> Result<()> {
+    const EVENTS: usize = 100_000;
+    let memory = Memory::default();
+    let events = Events::new("project").take(EVENTS);
+    let runs: Vec<_> = events.iter().step_by(1_000).map(|event| event.run_id.clone()).collect();
+    runtime.block_on(memory.append_events(events))?;
+    let mut logs = Vec::new();
+    for run in runs {
+        logs.push((run.clone(), runtime.block_on(memory.fetch_events(&run, Page::default()))?));
+    }
+    let mut report = Report::new("projection of run events", "event", options);
+    let copied = median_of(options, || (), |()| logs.clone());
+    report.row("copying the same events (yardstick)", EVENTS, copied, None);
+    let project = |()| -> Vec<RunSnapshot> {
+        logs.iter().map(|(run, log)| incremental_project(RunSnapshot::new(run.clone()), log)).collect()
+    };
+    report.row("reducing them to snapshots", EVENTS, median_of(options, || (), project), Some(1_000_000.0));
+    report.finish()
+}

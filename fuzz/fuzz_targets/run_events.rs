@@ -1,0 +1,36 @@
+//! Run events that anybody may hand to `onward state append`: reading never panics, what is read is written back the same,
+//! and whatever is stored reduces to a snapshot that survives storage.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use onward_journal::Timestamp;
+use onward_runs::{Accept, RunEventRecord, RunEventWrite, RunSeq, RunSnapshot, legal, reduce, verify};
+
+fuzz_target!(|lines: &str| {
+    let mut snapshot: Option<RunSnapshot> = None;
+    for line in lines.lines() {
+        let event = match RunEventWrite::from_json(line) {
+            Ok(event) => event,
+            Err(error) => {
+                let _ = error.to_string();
+                continue;
+            }
+        };
+        assert_eq!(RunEventWrite::from_json(&event.to_json()).as_ref(), Ok(&event));
+        let _ = verify(&event, Accept::V2OrV1).map_err(|mismatch| mismatch.to_string());
+        let before = snapshot.take().unwrap_or_else(|| RunSnapshot::new(event.run_id.clone()));
+        let is_legal = legal(&before, &event).is_ok();
+        let count = |snapshot: &RunSnapshot| snapshot.inconsistencies.as_ref().map_or(0, |found| found.count);
+        let (known, run_seq) = (count(&before), before.last_event_seq.next());
+        let is_its = before.run_id == event.run_id;
+        let after = reduce(before, &RunEventRecord { event, run_seq, persisted_at: Timestamp::EPOCH });
+        assert_eq!(is_its && !is_legal, count(&after) > known);
+        assert!(after.last_event_seq == run_seq || (!is_its && after.last_event_seq < RunSeq::MAX));
+        snapshot = Some(after);
+    }
+    if let Some(snapshot) = snapshot {
+        let text = serde_json::to_string(&snapshot).expect("a snapshot can be stored");
+        assert_eq!(serde_json::from_str::<RunSnapshot>(&text).expect("and read again"), snapshot);
+    }
+});
