@@ -1,0 +1,57 @@
+//! A log that another program has written into the file, with a hole in it.
+
+use std::sync::Arc;
+
+use onward_engine::projector::{Options, Projector};
+use onward_engine::verify::{self, Wrong};
+use onward_runs::RunSeq;
+use onward_store::tables::Snapshot;
+use onward_store::{Field as _, Key, Records as _, RunStateStore as _, Store};
+use onward_testing::Events;
+
+use crate::Place;
+
+/// Moves the events from `seq` on up by one, as a writer would have left them that took a number and never used it.
+fn punch(place: &Place, seq: u64) {
+    let raw = place.raw();
+    raw.execute_batch(&format!(
+        "DROP TRIGGER run_events_are_never_updated;
+         UPDATE run_events SET run_seq = run_seq + 1000 WHERE run_seq >= {seq};
+         UPDATE run_events SET run_seq = run_seq - 999 WHERE run_seq >= 1000;
+         UPDATE runs SET last_seq = last_seq + 1;"
+    ))
+    .unwrap();
+}
+
+async fn findings(store: &Arc<dyn Store>) -> Vec<Wrong> {
+    let mut found = Vec::new();
+    let mut note = |it: &verify::Found| -> std::io::Result<()> {
+        found.push(it.wrong);
+        Ok(())
+    };
+    verify::all(&**store, &mut note, |_| ()).await.unwrap();
+    found
+}
+
+#[tokio::test]
+async fn a_hole_stops_the_projector_until_the_whole_log_has_been_read() {
+    let place = Place::new();
+    let store = place.open();
+    let events = Events::new("foreign").take(9);
+    let run = events[0].run_id.clone();
+    store.append_events(events.clone()).await.unwrap();
+    punch(&place, 5);
+    let mut projector = Projector::new(Arc::clone(&store), Options::default());
+    assert_eq!(projector.pass().await.unwrap().stale, 1);
+    let key = || Key(vec![run.to_value()]);
+    let (row, _): (Snapshot, u64) = store.get(key()).await.unwrap().unwrap();
+    assert_eq!((&*row.condition, row.last_event_seq.get()), ("STALE", 4));
+    projector.pass().await.unwrap();
+    let (row, _): (Snapshot, u64) = store.get(key()).await.unwrap().unwrap();
+    assert_eq!((row.is_whole, row.last_event_seq), (false, RunSeq::new(10).unwrap()));
+    assert_eq!(findings(&store).await, [Wrong::Gap]);
+    let more = Events::new("foreign").take(12).split_off(9);
+    assert_eq!(store.append_events(more).await.unwrap()[0].result.run_seq.get(), 11, "we go on after what is there");
+    projector.pass().await.unwrap();
+    assert_eq!(store.get_snapshot(&run).await.unwrap(), Some(store.project_snapshot(&run).await.unwrap()));
+}
