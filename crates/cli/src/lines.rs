@@ -54,11 +54,25 @@ impl Lines {
                     return Some(Err(Unreadable::Input(anyhow::Error::new(error).context(context))));
                 }
             }
-            if !self.buffer.trim_ascii().is_empty() {
+            if self.buffer.len() > LINE_BYTES_MAX
+                && let Err(error) = self.skip_rest()
+            {
+                return Some(Err(Unreadable::Input(error)));
+            }
+            if self.buffer.len() > LINE_BYTES_MAX || !self.buffer.trim_ascii().is_empty() {
                 break;
             }
         }
         Some(self.line())
+    }
+
+    /// Passes over what is left of a line that is too long: it is no line of its own.
+    fn skip_rest(&mut self) -> anyhow::Result<()> {
+        if self.buffer.ends_with(b"\n") {
+            return Ok(());
+        }
+        let skipped = self.input.skip_until(b'\n').with_context(|| format!("cannot read {}", self.name));
+        skipped.map(drop)
     }
 
     fn line(&self) -> Result<(u64, &str), Unreadable> {

@@ -1,6 +1,6 @@
 //! What the parts say while they work, on standard error.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -11,5 +11,6 @@ pub(crate) fn to_stderr() {
         .with_default_directive(LevelFilter::WARN.into())
         .with_env_var("ONWARD_LOG")
         .from_env_lossy();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false).init();
+    let words = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    words.with_ansi(io::stderr().is_terminal()).with_writer(io::stderr).init();
 }

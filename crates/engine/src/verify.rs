@@ -34,6 +34,8 @@ pub enum Wrong {
     DuplicateEventId,
     /// An event contradicts itself.
     Event,
+    /// Something cannot be read at all.
+    Unreadable,
     /// Sequences do not increase.
     Order,
     /// Sequences are missing.
@@ -109,21 +111,23 @@ impl From<Error> for Stopped {
     }
 }
 
-/// Looks at one run.
+/// Looks at one run; `accept` says which keys are right.
 pub async fn run(
     store: &dyn Store,
     run: &RunId,
+    accept: Accept,
     report: &mut impl FnMut(&Found) -> io::Result<()>,
 ) -> Result<Tally, Stopped> {
     let Some(head) = store.run(run).await? else {
         return Err(Error::from(Invalid::NoSuchRun(run.clone())).into());
     };
-    Ok(Tally { runs: 1, events: one(store, &head, report).await? })
+    Ok(Tally { runs: 1, events: one(store, &head, accept, report).await? })
 }
 
-/// Looks at every run.
+/// Looks at every run; `accept` says which keys are right.
 pub async fn all(
     store: &dyn Store,
+    accept: Accept,
     report: &mut impl FnMut(&Found) -> io::Result<()>,
     mut progress: impl FnMut(Tally),
 ) -> Result<Tally, Stopped> {
@@ -134,7 +138,7 @@ pub async fn all(
         let Some(last) = heads.last() else { return Ok(tally) };
         after = Some(last.run_id.clone());
         for head in &heads {
-            tally.events += one(store, head, report).await?;
+            tally.events += one(store, head, accept, report).await?;
             tally.runs += 1;
             progress(tally);
         }
@@ -144,13 +148,21 @@ pub async fn all(
 async fn one(
     store: &dyn Store,
     head: &RunHead,
+    accept: Accept,
     report: &mut impl FnMut(&Found) -> io::Result<()>,
 ) -> Result<u64, Stopped> {
     let kept: Option<(Snapshot, u64)> = store.get(Key(vec![head.run_id.to_value()])).await?;
-    let mut look = Look::new(head, kept.map(|(row, _)| row));
+    let mut look = Look::new(head, kept.map(|(row, _)| row), accept);
     let mut after = RunSeq::ZERO;
     loop {
-        let events = store.run_events(&head.run_id, Page::after(after)).await?;
+        let events = match store.run_events(&head.run_id, Page::after(after)).await {
+            Err(Error::Corrupt(what)) => {
+                look.wrong(None, Wrong::Unreadable, what);
+                look.found.drain(..).try_for_each(|found| report(&found)).map_err(Stopped::Report)?;
+                return Ok(look.events);
+            }
+            other => other?,
+        };
         let Some(last) = events.last() else { break };
         if last.run_seq <= after {
             break;
@@ -159,7 +171,10 @@ async fn one(
         events.iter().for_each(|event| look.at(event));
         look.found.drain(..).try_for_each(|found| report(&found)).map_err(Stopped::Report)?;
     }
-    look.finish(head);
+    // Events may have been appended since the head was read, and the projector may have gone on.
+    if let Some(head) = store.run(&head.run_id).await? {
+        look.finish(&head);
+    }
     look.found.drain(..).try_for_each(|found| report(&found)).map_err(Stopped::Report)?;
     Ok(look.events)
 }
@@ -167,6 +182,8 @@ async fn one(
 /// A walk along the log of one run.
 struct Look {
     run: RunId,
+    accept: Accept,
+    head: RunHead,
     last: Option<RunEventRecord>,
     keys: BTreeSet<IdempotencyKey>,
     ids: BTreeSet<EventId>,
@@ -178,9 +195,11 @@ struct Look {
 }
 
 impl Look {
-    fn new(head: &RunHead, kept: Option<Snapshot>) -> Self {
+    fn new(head: &RunHead, kept: Option<Snapshot>, accept: Accept) -> Self {
         Self {
             run: head.run_id.clone(),
+            accept,
+            head: head.clone(),
             last: None,
             keys: BTreeSet::new(),
             ids: BTreeSet::new(),
@@ -201,7 +220,7 @@ impl Look {
         let event = &record.event;
         if let Err(error) = event.check_shape() {
             self.wrong(seq, Wrong::Event, error.to_string());
-        } else if let Err(mismatch) = verify(event, Accept::V2OrV1) {
+        } else if let Err(mismatch) = verify(event, self.accept) {
             self.wrong(seq, Wrong::IdempotencyKey, mismatch.to_string());
         }
         if !self.keys.insert(event.idempotency_key) {
@@ -209,6 +228,9 @@ impl Look {
         }
         if !self.ids.insert(event.event_id) {
             self.wrong(seq, Wrong::DuplicateEventId, format!("event id {} is there twice", event.event_id));
+        }
+        if !self.head.is_of(event) {
+            self.wrong(seq, Wrong::Head, "it belongs to another tenant, project or environment than its run");
         }
         self.place(record);
         if self.kept.as_ref().is_some_and(|kept| record.run_seq <= kept.last_event_seq) {
@@ -236,20 +258,30 @@ impl Look {
         }
     }
 
+    /// `head` was read after the events.
     fn finish(&mut self, head: &RunHead) {
         let last = self.last.as_ref().map_or(RunSeq::ZERO, |last| last.run_seq);
-        // Events may have been appended since the head was read.
-        if last < head.last_seq {
-            self.wrong(None, Wrong::Head, format!("its head says {} events, its log ends at {last}", head.last_seq));
+        if last < self.head.last_seq || head.last_seq < last {
+            self.wrong(
+                None,
+                Wrong::Head,
+                format!("its head says it ends at event {}, its log ends at {last}", head.last_seq),
+            );
         }
-        let Some(kept) = self.kept.take() else { return };
+        let Some(kept) = self.kept.take() else {
+            if self.head.projected_seq > RunSeq::ZERO {
+                let message = format!("its snapshot at event {} is gone", self.head.projected_seq);
+                self.wrong(None, Wrong::Snapshot, message);
+            }
+            return;
+        };
         let stored = match kept.decode() {
             Ok(snapshot) => snapshot,
             Err(error) => return self.wrong(None, Wrong::Snapshot, error.to_string()),
         };
-        if kept.last_event_seq < head.projected_seq {
-            let message =
-                format!("its snapshot stands at {}, the projector at {}", kept.last_event_seq, head.projected_seq);
+        if !(self.head.projected_seq..=head.projected_seq).contains(&kept.last_event_seq) {
+            let at = kept.last_event_seq;
+            let message = format!("its snapshot stands at {at}, the projector at {}", head.projected_seq);
             self.wrong(None, Wrong::Snapshot, message);
         }
         if stored != self.projected {

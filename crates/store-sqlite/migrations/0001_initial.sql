@@ -51,8 +51,8 @@ CREATE TRIGGER run_events_are_deleted_with_their_run BEFORE DELETE ON run_events
 WHEN EXISTS (SELECT 1 FROM runs WHERE run_no = OLD.run_no) BEGIN
     SELECT RAISE(ABORT, 'run events are append-only: delete the whole run');
 END;
-CREATE TRIGGER runs_keep_their_number BEFORE UPDATE OF run_no, run_id ON runs BEGIN
-    SELECT RAISE(ABORT, 'a run keeps its name');
+CREATE TRIGGER runs_keep_their_name BEFORE UPDATE OF run_no, run_id, tenant_id, project_id, environment_id ON runs BEGIN
+    SELECT RAISE(ABORT, 'a run keeps its name and its owner');
 END;
 CREATE TRIGGER runs_take_their_events_along AFTER DELETE ON runs BEGIN
     DELETE FROM event_ids WHERE event_id IN (SELECT event_id FROM run_events WHERE run_no = OLD.run_no);

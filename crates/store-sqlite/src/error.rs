@@ -14,6 +14,7 @@ pub(crate) fn from(cause: rusqlite::Error) -> Error {
         Some(ErrorCode::DiskFull) => Error::Full(text),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::Corrupt(text),
         Some(ErrorCode::SystemIoFailure) if is_lost_write(&cause) => Error::Poisoned(text),
+        Some(ErrorCode::SystemIoFailure) if is_cut_short(&cause) => Error::Corrupt(text),
         Some(ErrorCode::SystemIoFailure) => Error::Unavailable(text),
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Error::Unusable(text),
         Some(ErrorCode::OutOfMemory) => Error::Unavailable(text),
@@ -30,6 +31,11 @@ fn is_lost_write(cause: &rusqlite::Error) -> bool {
     let lost =
         [SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_TRUNCATE, SQLITE_IOERR_CLOSE];
     cause.sqlite_extended_error_code().is_some_and(|code| lost.contains(&code))
+}
+
+/// Whether the file ends where it should not.
+fn is_cut_short(cause: &rusqlite::Error) -> bool {
+    cause.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_IOERR_SHORT_READ)
 }
 
 /// Whether a unique key objected: an event or a row that was taken for new is there already.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use onward_store::Error;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error;
@@ -37,6 +38,8 @@ pub(crate) fn writable(path: &Path) -> Result<Connection, Error> {
 pub(crate) fn readable(path: &Path) -> Result<Connection, Error> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     pragma(&connection, "query_only", true)?;
+    // Who only reads does not move the log into the file when it closes either: the writer may have reason not to.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(error::from)?;
     Ok(connection)
 }
 

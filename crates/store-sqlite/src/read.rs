@@ -145,8 +145,17 @@ pub(crate) fn run_events(
                logical_attempt_id, idempotency_key, step_id, payload, extra, tenant_id, project_id, environment_id \
                FROM run_events JOIN runs USING (run_no) WHERE runs.run_id = ?1 AND run_seq > ?2 ORDER BY run_seq LIMIT ?3";
     let after = after.get().cast_signed();
-    let event = |row: &Row<'_>| Ok(read_event(run, row));
+    let event = |row: &Row<'_>| Ok(read_event(run, row).map_err(|error| located(run, row, &error)));
     all(db, sql, params![&**run, after, count(limit)], event)?.into_iter().collect()
+}
+
+/// Says which event cannot be read.
+fn located(run: &RunId, row: &Row<'_>, error: &Error) -> Error {
+    let place = row.get::<_, i64>(0).map_or_else(|_| "?".to_owned(), |place| place.to_string());
+    match error {
+        Error::Corrupt(what) => Error::Corrupt(format!("event {place} of run {run}: {what}")),
+        other => other.clone(),
+    }
 }
 
 fn read_event(run: &RunId, row: &Row<'_>) -> Result<RunEventRecord, Error> {
@@ -185,14 +194,19 @@ fn text<'a>(row: &'a Row<'_>, place: usize) -> Result<Option<&'a str>, Error> {
 
 /// What is known of the event with this key, looked up by the writer.
 pub(crate) fn known(db: &Connection, run: &RunId, key: &IdempotencyKey) -> Result<Option<onward_store::Known>, Error> {
-    let sql = "SELECT event_id, run_seq, persisted_at, payload FROM run_events \
+    let sql = "SELECT event_id, run_seq, persisted_at, event_type, step_id, payload FROM run_events \
                WHERE run_no = (SELECT run_no FROM runs WHERE run_id = ?1) AND idempotency_key = ?2";
-    let read = |row: &Row<'_>| {
-        Ok(event_id(row, 0).and_then(|event_id| {
-            let payload = text(row, 3)?.map(Payload::parse).transpose().map_err(Error::corrupt)?;
-            Ok(onward_store::Known { event_id, run_seq: seq(row, 1)?, persisted_at: time(row, 2)?, payload })
-        }))
+    let known = |row: &Row<'_>| -> Result<onward_store::Known, Error> {
+        Ok(onward_store::Known {
+            event_id: event_id(row, 0)?,
+            run_seq: seq(row, 1)?,
+            persisted_at: time(row, 2)?,
+            event_type: parsed(row, 3)?,
+            step_id: if text(row, 4)?.is_some() { Some(parsed(row, 4)?) } else { None },
+            payload: text(row, 5)?.map(Payload::parse).transpose().map_err(Error::corrupt)?,
+        })
     };
+    let read = |row: &Row<'_>| Ok(known(row));
     all(db, sql, params![&**run, key.as_bytes().as_slice()], read)?.into_iter().next().transpose()
 }
 

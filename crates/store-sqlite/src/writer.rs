@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread::JoinHandle;
 
-use onward_store::{Admitted, Care, Clock, Error, Invalid, Purge, Receipt, decide};
+use onward_store::{Admitted, Care, Clock, Error, Invalid, Kind, Purge, Receipt, decide};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot};
@@ -110,8 +110,26 @@ enum Pass {
     Isolated,
 }
 
-/// A statement failed inside a group.
-struct Objection(rusqlite::Error);
+/// Something failed inside a group that is no answer to a single job.
+enum Objection {
+    /// A statement that writes.
+    Write(rusqlite::Error),
+    /// A read, or the transaction itself.
+    Other(Error),
+}
+
+impl Objection {
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Write(cause) if error::is_refused(cause))
+    }
+
+    fn into_error(self) -> Error {
+        match self {
+            Self::Write(cause) => error::from(cause),
+            Self::Other(error) => error,
+        }
+    }
+}
 
 impl Thread {
     fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
@@ -130,16 +148,17 @@ impl Thread {
     fn perform(&mut self, group: &[Job]) -> Result<Vec<Answer>, Error> {
         let quick = self.transaction(group, Pass::Quick);
         let outcome = match quick {
-            Err(Objection(cause)) if error::is_refused(&cause) => self.transaction(group, Pass::Isolated),
+            Err(objection) if objection.is_refusal() => self.transaction(group, Pass::Isolated),
             other => other,
         };
-        outcome.map_err(|Objection(cause)| self.poison(error::from(cause)))
+        outcome.map_err(|objection| self.poison(objection.into_error()))
     }
 
     fn transaction(&mut self, group: &[Job], pass: Pass) -> Result<Vec<Answer>, Objection> {
         self.execute("BEGIN IMMEDIATE")?;
         let answers = group.iter().map(|job| self.job(job, pass)).collect::<Result<Vec<Answer>, Objection>>();
         let committed = answers.and_then(|answers| {
+            self.expect_transaction()?;
             self.execute("COMMIT")?;
             Ok(answers)
         });
@@ -151,7 +170,17 @@ impl Thread {
     }
 
     fn execute(&self, sql: &str) -> Result<(), Objection> {
-        self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(drop).map_err(Objection)
+        let executed = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
+        executed.map(drop).map_err(Objection::Write)
+    }
+
+    /// Some failures make SQLite give the transaction up by itself. What was written after that would be durable at once,
+    /// statement by statement.
+    fn expect_transaction(&self) -> Result<(), Objection> {
+        if self.connection.is_autocommit() {
+            return Err(Objection::Other(Error::Unavailable("the database gave the transaction up".to_owned())));
+        }
+        Ok(())
     }
 
     fn job(&self, job: &Job, pass: Pass) -> Result<Answer, Objection> {
@@ -159,7 +188,7 @@ impl Thread {
             (Task::Commit(commit), Pass::Quick) => self.commit(commit, Care::Trust),
             (Task::Commit(commit), Pass::Isolated) => self.set_apart(|| self.commit(commit, Care::Look)),
             (Task::Purge(purge), _) => {
-                let removed = write::purge(&self.connection, purge).map_err(Objection)?;
+                let removed = write::purge(&self.connection, purge).map_err(Objection::Write)?;
                 Ok(Ok(Done { removed, ..Done::default() }))
             }
         }
@@ -169,26 +198,32 @@ impl Thread {
     fn commit(&self, commit: &Admitted, care: Care) -> Result<Answer, Objection> {
         let plan = match decide(commit, &mut Asked(&self.connection), self.clock.now(), care) {
             Ok(plan) => plan,
+            Err(error) if !matches!(error.kind(), Kind::Conflict | Kind::Invalid) => {
+                return Err(Objection::Other(error));
+            }
             // Whoever trusts does not look at every event: another may be the first that does not fit.
             Err(_) if care == Care::Trust => return self.commit(commit, Care::Look),
             Err(refused) => return Ok(Err(refused)),
         };
-        write::plan(&self.connection, &plan).map_err(Objection)?;
+        self.expect_transaction()?;
+        write::plan(&self.connection, &plan).map_err(Objection::Write)?;
         Ok(Ok(Done { receipt: plan.receipt, ..Done::default() }))
     }
 
     /// Undoes only this job when the database objects to what it writes.
     fn set_apart(&self, job: impl FnOnce() -> Result<Answer, Objection>) -> Result<Answer, Objection> {
         self.execute("SAVEPOINT job")?;
-        let outcome = match job() {
-            Err(Objection(cause)) if error::is_refused(&cause) => {
+        let answer = match job() {
+            Ok(answer) => answer,
+            Err(Objection::Write(cause)) if error::is_refused(&cause) => {
                 self.execute("ROLLBACK TO job")?;
-                Ok(Err(refusal(&cause)))
+                Err(refusal(&cause))
             }
-            other => other,
+            // The transaction is lost, and may be gone already: there is nothing to release.
+            Err(objection) => return Err(objection),
         };
         self.execute("RELEASE job")?;
-        outcome
+        Ok(answer)
     }
 
     /// After a failed write nobody knows what the disk holds: nothing is acknowledged any more.

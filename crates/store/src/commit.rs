@@ -234,7 +234,8 @@ pub enum Outcome {
 pub struct Appended {
     /// The answer of the contract.
     pub result: AppendResult,
-    /// Whether the event is a duplicate that carries another payload than the one that was kept.
+    /// Whether the event is a duplicate that says something else than the one that was kept: another payload, or even
+    /// another type or step under the same key.
     pub differs: bool,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onward_journal::Timestamp;
-use onward_runs::{EnvironmentId, ProjectId, RunId, RunSeq, TenantId};
+use onward_runs::{EnvironmentId, ProjectId, RunEventWrite, RunId, RunSeq, TenantId};
 
 use crate::{Index, Reader, Record, Table, Value};
 
@@ -51,6 +51,13 @@ pub struct RunHead {
 }
 
 impl RunHead {
+    /// Whether an event says that it belongs where the run does.
+    pub fn is_of(&self, event: &RunEventWrite) -> bool {
+        self.tenant_id == event.tenant_id
+            && self.project_id == event.project_id
+            && self.environment_id == event.environment_id
+    }
+
     /// How far `reader` has come.
     pub const fn position(&self, reader: Reader) -> RunSeq {
         match reader {

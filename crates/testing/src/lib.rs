@@ -1,5 +1,7 @@
-//! Throw-away Postgres servers for tests: a cluster of its own in a temporary folder, on a free port of the loopback
-//! interface, gone with everything in it when the test ends, however it ends.
+//! What the tests of other crates share: throw-away Postgres servers, and run events by the million.
+//!
+//! A server is a cluster of its own in a temporary folder, on a free port of the loopback interface, gone with everything
+//! in it when the test ends, however it ends.
 //!
 //! ```no_run
 //! let cluster = onward_testing::Cluster::shared()?;
@@ -10,11 +12,13 @@
 
 mod cluster;
 mod command;
+mod disk;
 mod error;
 mod events;
 mod installation;
 mod undertaker;
 
 pub use cluster::{Cluster, Durability};
+pub use disk::Fault;
 pub use error::Error;
 pub use events::Events;

@@ -2,8 +2,8 @@
 //!
 //! A test that is killed runs no destructors, and its server would run for ever. So every cluster has a shell that
 //! reads from a pipe which only the tests hold open. When they end, in whatever way, the pipe does; then it stops the
-//! server and removes its folder. A process counts as the server only if it works in the cluster's folder: the number in
-//! the file may have been left by a server that was killed, and belong to another process by now.
+//! server and removes its folder. A process counts as the server only if it works in the cluster's folder: the number
+//! in the file may have been left by a server that was killed, and belong to another process by now.
 
 use std::path::Path;
 use std::process::Child;

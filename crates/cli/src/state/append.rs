@@ -95,9 +95,8 @@ impl ingest::Sink for Answers {
             writeln!(self.out, "{}", appended.result.to_json())?;
             if appended.differs {
                 let kept = appended.result.event_id;
-                paint::say(format_args!(
-                    "line {line}: repeats event {kept} with another payload; the first one is kept"
-                ));
+                let message = format!("repeats event {kept} but says something else; the first one is kept");
+                self.tell(*line, "warning", &message);
             }
         }
         Ok(self.out.flush()?)
@@ -105,12 +104,16 @@ impl ingest::Sink for Answers {
 
     fn refused(&mut self, refused: &Refused) {
         self.refused += 1;
-        let Refused { line, reason } = refused;
+        self.tell(refused.line, "refused", &refused.reason);
+    }
+}
+
+impl Answers {
+    fn tell(&self, line: u64, verdict: &str, message: &str) {
         if self.json {
-            let report = serde_json::json!({ "line": line, "message": reason });
-            paint::say(report);
+            paint::say(serde_json::json!({ "line": line, "verdict": verdict, "message": message }));
         } else {
-            paint::say(format_args!("{}: line {line}: {reason}", paint::error("refused")));
+            paint::say(format_args!("{}: line {line}: {message}", paint::error(verdict)));
         }
     }
 }

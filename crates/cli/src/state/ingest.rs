@@ -4,7 +4,7 @@
 use std::thread;
 
 use onward_runs::RunEventWrite;
-use onward_store::{Appended, Error, Kind, Policy, RunStateStore as _, Store};
+use onward_store::{Appended, Error, KeyCheck, Kind, Policy, RunStateStore as _, Store};
 use tokio::sync::mpsc;
 
 use crate::lines::{Lines, Unreadable};
@@ -47,7 +47,9 @@ enum Read {
 /// Appends all of `lines`.
 pub(crate) async fn all(store: &dyn Store, lines: Lines, sink: &mut impl Sink) -> anyhow::Result<()> {
     let (sender, mut reads) = mpsc::channel(2 * BATCH);
-    let policy = *store.policy();
+    // The store looks at keys again, and warns where it is to warn: once is enough.
+    let mut policy = *store.policy();
+    policy.keys = if policy.keys == KeyCheck::Reject { KeyCheck::Reject } else { KeyCheck::Off };
     // Not joined: it may wait for a line that never comes, and the process does not have to.
     thread::Builder::new().name("onward-lines".to_owned()).spawn(move || read(lines, &policy, &sender))?;
     let mut batch = Vec::new();

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use onward_engine::verify::{self, Found, Tally};
-use onward_runs::RunId;
+use onward_runs::{Accept, RunId};
 use serde::Serialize;
 
 use crate::paint;
@@ -21,6 +21,9 @@ pub(crate) struct Args {
     store: StoreArgs,
     /// Only this run
     run: Option<RunId>,
+    /// Take idempotency keys of contract v1 for right, in logs that were imported
+    #[arg(long)]
+    accept_v1_keys: bool,
     /// Print one JSON object a finding and one at the end
     #[arg(long)]
     json: bool,
@@ -46,9 +49,10 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             writeln!(io::stdout(), "{found}")
         }
     };
+    let accept = if args.accept_v1_keys { Accept::V2OrV1 } else { Accept::V2Only };
     let tally = match &args.run {
-        Some(run) => verify::run(&*store, run, &mut report).await?,
-        None => verify::all(&*store, &mut report, |tally| progress.at(tally)).await?,
+        Some(run) => verify::run(&*store, run, accept, &mut report).await?,
+        None => verify::all(&*store, accept, &mut report, |tally| progress.at(tally)).await?,
     };
     let Tally { runs, events } = tally;
     if args.json {

@@ -1,31 +1,13 @@
 //! Disks that fail: nothing is acknowledged after a failed sync, and a full disk is refused cleanly.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::process::Stdio;
 
 use onward_runs::{AppendResult, RunEventRecord, RunEventWrite};
-use onward_testing::Events;
-use tempfile::TempDir;
+use onward_testing::{Events, Fault};
 
 use crate::state::{Place, lines};
-use crate::{onward, text};
-
-/// The library to preload, compiled once.
-fn disk() -> PathBuf {
-    static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = BUILT.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let library = folder.path().join("disk.so");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/disk.c");
-        let built =
-            Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl").status();
-        assert!(built.unwrap().success(), "a C compiler is needed to build the failing disk");
-        (folder, library)
-    });
-    path.clone()
-}
+use crate::{fed, onward, text};
 
 /// What a process that met a failing disk said.
 struct Told {
@@ -35,9 +17,9 @@ struct Told {
 }
 
 /// Appends event by event, each once the one before is acknowledged.
-fn append_one_by_one(place: &Place, events: &[RunEventWrite], fault: (&str, usize)) -> Told {
+fn append_one_by_one(place: &Place, events: &[RunEventWrite], fault: Fault, nth: usize) -> Told {
     let mut command = onward(&["state", "append", "--store", &place.url, "-"]);
-    command.env("LD_PRELOAD", disk()).env(fault.0, fault.1.to_string());
+    fault.at(nth, &mut command);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -74,7 +56,7 @@ fn after_a_failed_sync_nothing_is_acknowledged_any_more() {
     let (mut poisoned, mut untouched) = (0, 0);
     for nth in 1..=40 {
         let place = Place::sqlite();
-        let told = append_one_by_one(&place, &events, ("FAIL_SYNC", nth));
+        let told = append_one_by_one(&place, &events, Fault::Sync, nth);
         if told.code == Some(0) {
             assert_eq!(told.acknowledged.len(), events.len());
             untouched += 1;
@@ -95,7 +77,7 @@ fn a_full_disk_is_a_clean_refusal() {
     let mut refused = 0;
     for nth in 1..=60 {
         let place = Place::sqlite();
-        let told = append_one_by_one(&place, &events, ("FULL_WRITE", nth));
+        let told = append_one_by_one(&place, &events, Fault::Full, nth);
         if told.code != Some(0) {
             assert_eq!(told.code, Some(2), "{}", told.words);
             let is_clear = told.words.contains("full") || told.words.contains("cannot open");
@@ -105,4 +87,24 @@ fn a_full_disk_is_a_clean_refusal() {
         check(&place, &events, &told.acknowledged);
     }
     assert!(refused < 60, "a disk that is full once is not full for ever");
+}
+
+#[test]
+fn a_read_that_fails_stores_nothing_of_what_is_refused() {
+    let events = Events::new("read").take(900);
+    let mut refused = 0;
+    for nth in (1..=40).chain((50..400).step_by(25)) {
+        let place = Place::sqlite();
+        place.append(&[], &lines(&events[..800]));
+        let mut command = onward(&["state", "append", "--store", &place.url, "-"]);
+        Fault::Read.at(nth, &mut command);
+        let output = fed(command, lines(&events[800..]).as_bytes());
+        let acknowledged: Vec<AppendResult> =
+            text(&output.stdout).lines().map(|line| AppendResult::from_json(line).unwrap()).collect();
+        refused += usize::from(output.status.code() != Some(0));
+        let verified = place.state(&["verify"]);
+        assert_eq!(verified.status.code(), Some(0), "read {nth}: {}", text(&verified.stdout));
+        check(&place, &events, &acknowledged);
+    }
+    assert!(refused > 0, "no read failed while it mattered");
 }

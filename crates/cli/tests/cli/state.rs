@@ -154,7 +154,8 @@ fn keys_of_version_1_are_taken_only_when_asked_for() {
     event.idempotency_key = onward_runs::KeyParts::of(&event, None).preimage_v1().key();
     assert_eq!(place.append(&[], &lines(std::slice::from_ref(&event))).status.code(), Some(1));
     assert_eq!(place.append(&["--accept-v1-keys"], &lines(&[event])).status.code(), Some(0));
-    assert_eq!(place.state(&["verify"]).status.code(), Some(0));
+    assert_eq!(place.state(&["verify", "--accept-v1-keys"]).status.code(), Some(0));
+    assert_eq!(place.state(&["verify"]).status.code(), Some(1));
 }
 
 #[test]
@@ -166,7 +167,7 @@ fn another_payload_under_the_same_key_is_reported_and_the_first_is_kept() {
         other.payload = Some(onward_journal::Payload::parse("{\"other\":true}").unwrap());
         let output = place.append(&[], &lines(&[other]));
         assert_eq!(output.status.code(), Some(0));
-        assert!(text(&output.stderr).contains("line 1: repeats event"), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("warning: line 1: repeats event"), "{}", text(&output.stderr));
         let stored = place.state(&["events", &events[0].run_id, "--after", "2"]);
         assert!(text(&stored.stdout).contains("dbt-manifest"));
     });
@@ -239,4 +240,29 @@ fn the_store_can_come_from_the_environment() {
     place.append(&[], &lines(&Events::new("env").take(1)));
     let output = onward(&["state", "verify", "--json"]).env("ONWARD_STORE", &place.url).output().unwrap();
     assert_eq!(text(&output.stdout), "{\"ok\":true,\"runs\":1,\"events\":1,\"findings\":0}\n");
+}
+
+#[test]
+fn what_is_left_of_a_line_that_is_too_long_is_no_line() {
+    let place = Place::sqlite();
+    let events = Events::new("long").take(2);
+    let blanks = " ".repeat(17 << 20);
+    let input = format!("{{{blanks}{}\n{blanks}{}\nnonsense\n", events[0].to_json(), events[1].to_json());
+    let output = place.append(&[], &input);
+    assert_eq!(text(&output.stdout), "");
+    for line in ["line 1: longer than", "line 2: longer than", "line 3: not a JSON"] {
+        assert!(text(&output.stderr).contains(line), "{line}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn another_event_under_the_same_key_is_reported() {
+    everywhere(|place| {
+        let events = Events::new("collision").take(2);
+        let mut other = events[1].clone();
+        other.idempotency_key = events[0].idempotency_key;
+        place.append(&[], &lines(&events[..1]));
+        let output = place.append(&["--keys", "off"], &lines(&[other]));
+        assert!(text(&output.stderr).contains("says something else"), "{}", text(&output.stderr));
+    });
 }

@@ -1,10 +1,10 @@
 //! One run: from where its snapshot stands to the end of its log.
 
 use onward_journal::Timestamp;
-use onward_runs::{Gap, RunEventRecord, RunId, RunSeq, RunSnapshot};
+use onward_runs::{Gap, RunId, RunSeq, RunSnapshot};
 use onward_store::tables::Snapshot;
 use onward_store::{
-    Change, Commit, Error, Field as _, Key, Move, Outcome, Page, Reader, Records as _, RunHead, Scan, Store,
+    Change, Commit, Error, Field as _, Key, Kind, Move, Outcome, Page, Reader, Records as _, RunHead, Scan, Store,
 };
 
 use crate::projector::Holes;
@@ -64,7 +64,7 @@ pub(super) async fn to_the_end(store: &dyn Store, head: &RunHead, page: usize) -
             break missing_end(&follow, head);
         };
         let now = store.now().await?;
-        advanced.lag_ms = advanced.lag_ms.max(waited_ms(first, now));
+        advanced.lag_ms = advanced.lag_ms.max(ms_between(first.persisted_at, now));
         let (before, had_inconsistencies) = (follow.watermark(), follow.snapshot.inconsistencies.is_some());
         let (next, gap) = follow.take(&events, OnGap::Halt);
         advanced.events += next.watermark().get() - before.get();
@@ -91,8 +91,9 @@ fn missing_end(follow: &Follow, head: &RunHead) -> Option<Gap> {
     (follow.watermark() < head.last_seq).then(|| Gap { after: follow.watermark(), before: head.last_seq.next() })
 }
 
-fn waited_ms(event: &RunEventRecord, now: Timestamp) -> u64 {
-    let us = now.as_micros().saturating_sub(event.persisted_at.as_micros());
+/// 0 if `then` is not before `now`.
+pub(super) fn ms_between(then: Timestamp, now: Timestamp) -> u64 {
+    let us = now.as_micros().saturating_sub(then.as_micros());
     u64::try_from(us / 1_000).unwrap_or(0)
 }
 
@@ -232,8 +233,11 @@ pub(super) async fn recheck(store: &dyn Store, page: usize) -> Result<usize, Err
             let Some(head) = store.run(&row.run_id).await? else { continue };
             if has_filled(store, &row.run_id, &Holes::parse(row.holes.as_ref())).await? {
                 let kept = Kept::load(store, &head).await?;
-                resync_full(store, &head, kept, page).await?;
-                filled += 1;
+                match resync_full(store, &head, kept, page).await {
+                    Ok(_) => filled += 1,
+                    Err(error) if error.kind() == Kind::Conflict => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
     }

@@ -19,6 +19,7 @@ use futures_util::{StreamExt as _, stream};
 use onward_runs::RunId;
 use onward_store::{Error, Kind, Reader, RunHead, Store};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::{Alarm, Code, Severity};
 
@@ -88,21 +89,25 @@ impl Projector {
 
     /// Works until the store can no longer be used, or the future is dropped.
     pub async fn run(mut self) -> Error {
-        let mut until_recheck = self.options.recheck;
+        let mut rechecked = Instant::now();
         loop {
-            match self.pass().await {
-                Ok(pass) if pass.events > 0 && pass.stale == 0 && pass.failed == 0 => continue,
-                Ok(_) => {}
+            let has_more = match self.pass().await {
+                Ok(pass) => pass.events > 0 && pass.stale == 0 && pass.failed == 0,
                 Err(error) if error.kind() == Kind::Fatal => return error,
-                Err(error) => tracing::warn!(%error, "the projector will try again"),
-            }
-            let rested = tokio::time::timeout(self.options.poll, self.wake.notified()).await.is_err();
-            until_recheck = until_recheck.saturating_sub(if rested { self.options.poll } else { Duration::ZERO });
-            if until_recheck.is_zero() {
-                until_recheck = self.options.recheck;
+                Err(error) => {
+                    tracing::warn!(%error, "the projector will try again");
+                    false
+                }
+            };
+            if rechecked.elapsed() >= self.options.recheck {
+                rechecked = Instant::now();
                 if let Err(error) = self.recheck().await {
                     tracing::warn!(%error, "missing events could not be looked for");
                 }
+            }
+            if !has_more {
+                // Woken or not, it is time to look again.
+                let _ = tokio::time::timeout(self.options.poll, self.wake.notified()).await;
             }
         }
     }
@@ -125,23 +130,31 @@ impl Projector {
 
     async fn advance_all(&self, heads: Vec<RunHead>, pass: &mut Pass) -> Result<(), Error> {
         let store = &*self.store;
+        let now = store.now().await?;
         let advance = |head: RunHead| async move {
             let advanced = advance::to_the_end(store, &head, self.options.page).await;
-            (head.run_id, advanced)
+            (head, advanced)
         };
         let mut done = stream::iter(heads).map(advance).buffer_unordered(self.options.width);
-        while let Some((run, advanced)) = done.next().await {
+        while let Some((head, advanced)) = done.next().await {
             pass.runs += 1;
+            // A run that stands still is behind by the age of its last event, at least.
+            let waited_ms = advance::ms_between(head.last_persisted_at, now);
             match advanced {
                 Ok(Advanced { events, lag_ms, stale }) => {
                     pass.events += events;
-                    pass.lag_ms = pass.lag_ms.max(lag_ms);
+                    pass.lag_ms = pass.lag_ms.max(if stale { waited_ms } else { lag_ms });
                     pass.stale += usize::from(stale);
                 }
                 Err(error) if error.kind() == Kind::Fatal => return Err(error),
+                Err(error) if error.kind() == Kind::Conflict => {
+                    pass.failed += 1;
+                    tracing::debug!(run = %head.run_id, %error, "another projector was faster");
+                }
                 Err(error) => {
                     pass.failed += 1;
-                    tracing::warn!(%run, %error, "the snapshot could not be advanced; it will be tried again");
+                    pass.lag_ms = pass.lag_ms.max(waited_ms);
+                    tracing::warn!(run = %head.run_id, %error, "the snapshot could not be advanced; it will be tried again");
                 }
             }
         }

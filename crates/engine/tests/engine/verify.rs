@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use onward_engine::projector::{Options, Projector};
 use onward_engine::verify::{self, Found, Tally, Wrong};
+use onward_runs::Accept;
 use onward_store::tables::Snapshot;
 use onward_store::{Commit, Field as _, Key, Records as _, RunStateStore as _, Store};
 
@@ -14,7 +15,7 @@ const LOG: &str = "RunStarted, StepStarted a, StepCompleted a, RunCompleted";
 
 async fn findings(store: &Foreign) -> (Tally, Vec<(Option<u64>, Wrong)>) {
     let mut found: Vec<Found> = Vec::new();
-    let tally = verify::all(store, &mut |it| collect(&mut found, it), |_| ()).await.unwrap();
+    let tally = verify::all(store, Accept::V2Only, &mut |it| collect(&mut found, it), |_| ()).await.unwrap();
     (tally, found.into_iter().map(|it| (it.run_seq.map(onward_runs::RunSeq::get), it.wrong)).collect())
 }
 
@@ -66,7 +67,16 @@ async fn a_snapshot_that_was_changed_is_found() {
 async fn one_run_can_be_looked_at_alone() {
     let store = filled().await;
     store.append_events(script("s", LOG)).await.unwrap();
-    let tally = verify::run(&*store, &run_id("s"), &mut |found| panic!("{found}")).await.unwrap();
+    let tally = verify::run(&*store, &run_id("s"), Accept::V2Only, &mut |found| panic!("{found}")).await.unwrap();
     assert_eq!(tally, Tally { runs: 1, events: 4 });
-    assert!(verify::run(&*store, &run_id("nobody"), &mut |_| Ok(())).await.is_err());
+    assert!(verify::run(&*store, &run_id("nobody"), Accept::V2Only, &mut |_| Ok(())).await.is_err());
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_gone_is_found() {
+    let store = filled().await;
+    let key = Key(vec![run_id("r").to_value()]);
+    let (row, version): (Snapshot, u64) = store.get(key).await.unwrap().unwrap();
+    store.commit(Commit::new().delete(&row, version)).await.unwrap();
+    assert_eq!(findings(&store).await.1, [(None, Wrong::Snapshot)]);
 }

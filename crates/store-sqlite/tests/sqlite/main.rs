@@ -7,6 +7,7 @@ mod conformance;
 mod foreign;
 mod groups;
 mod migrations;
+mod poison;
 mod schema;
 
 use std::path::PathBuf;

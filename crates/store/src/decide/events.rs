@@ -31,9 +31,13 @@ impl Heads {
         Ok(self.known.get(run).and_then(Option::as_ref))
     }
 
+    /// A head that says what it said before has not changed: duplicates write nothing.
     pub(super) fn set(&mut self, head: RunHead) {
-        self.changed.insert(head.run_id.clone());
-        self.known.insert(head.run_id.clone(), Some(head));
+        let known = self.known.get(&head.run_id).and_then(Option::as_ref);
+        if known != Some(&head) {
+            self.changed.insert(head.run_id.clone());
+            self.known.insert(head.run_id.clone(), Some(head));
+        }
     }
 
     pub(super) fn changed(mut self) -> Vec<RunHead> {
@@ -58,7 +62,7 @@ pub(super) fn decide<'a>(
             current = Some(heads.get(&event.run_id, before)?.cloned().unwrap_or_else(|| first_head(event, stamp.now)));
         }
         let Some(head) = current.as_mut() else { continue };
-        if !is_of(head, event) {
+        if !head.is_of(event) {
             return Err(Conflict::ForeignRun { index, run: event.run_id.clone() }.into());
         }
         if stamp.care == Care::Look {
@@ -78,7 +82,7 @@ pub(super) fn decide<'a>(
         plan.events.push(planned);
         plan.receipt.events.push(Appended { result: answer(&known_of(&planned), true), differs: false });
     }
-    current.into_iter().filter(|head| head.last_seq > RunSeq::ZERO).for_each(|head| heads.set(head));
+    current.into_iter().for_each(|head| heads.set(head));
     Ok(())
 }
 
@@ -96,12 +100,6 @@ fn first_head(event: &RunEventWrite, now: Timestamp) -> RunHead {
     }
 }
 
-fn is_of(head: &RunHead, event: &RunEventWrite) -> bool {
-    head.tenant_id == event.tenant_id
-        && head.project_id == event.project_id
-        && head.environment_id == event.environment_id
-}
-
 const fn answer(known: &Known, persisted: bool) -> AppendResult {
     AppendResult {
         event_id: known.event_id,
@@ -113,8 +111,7 @@ const fn answer(known: &Known, persisted: bool) -> AppendResult {
 }
 
 fn known_of(planned: &Planned<'_>) -> Known {
-    let Planned { event, run_seq, persisted_at } = *planned;
-    Known { event_id: event.event_id, run_seq, persisted_at, payload: event.payload.clone() }
+    Known::of(planned.event, planned.run_seq, planned.persisted_at)
 }
 
 /// What the events before this one in the same commit have taken.
@@ -134,7 +131,7 @@ impl<'a> Batch<'a> {
             None => before.event_by_key(&event.run_id, &event.idempotency_key)?,
         };
         Ok(known.map(|known| {
-            let differs = !same_payload(event, &known);
+            let differs = !says_the_same(event, &known);
             (known, differs)
         }))
     }
@@ -147,8 +144,11 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Whether two payloads say the same, however their members are ordered.
-fn same_payload(event: &RunEventWrite, known: &Known) -> bool {
+/// Whether two events say the same, however the members of their payloads are ordered.
+fn says_the_same(event: &RunEventWrite, known: &Known) -> bool {
+    if event.event_type != known.event_type || event.step_id != known.step_id {
+        return false;
+    }
     let (Some(given), Some(kept)) = (&event.payload, &known.payload) else {
         return event.payload.is_none() && known.payload.is_none();
     };

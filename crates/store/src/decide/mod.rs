@@ -7,7 +7,7 @@ mod events;
 mod rows;
 
 use onward_journal::{ExecutionId, Payload, Timestamp};
-use onward_runs::{EventId, IdempotencyKey, RunEventWrite, RunId, RunSeq};
+use onward_runs::{EventId, EventType, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq, StepId};
 
 use crate::tables::ShardLease;
 use crate::{
@@ -58,8 +58,32 @@ pub struct Known {
     pub run_seq: RunSeq,
     /// When it was stored.
     pub persisted_at: Timestamp,
+    /// What happened.
+    pub event_type: EventType,
+    /// The step that it is about, if it is about one.
+    pub step_id: Option<StepId>,
     /// What it carries.
     pub payload: Option<Payload>,
+}
+
+impl Known {
+    /// What is known of `event`, which is stored here.
+    pub fn of(event: &RunEventWrite, run_seq: RunSeq, persisted_at: Timestamp) -> Self {
+        Self {
+            event_id: event.event_id,
+            run_seq,
+            persisted_at,
+            event_type: event.event_type.clone(),
+            step_id: event.step_id.clone(),
+            payload: event.payload.clone(),
+        }
+    }
+}
+
+impl From<&RunEventRecord> for Known {
+    fn from(record: &RunEventRecord) -> Self {
+        Self::of(&record.event, record.run_seq, record.persisted_at)
+    }
 }
 
 /// Whether to look for duplicates among run events before writing.

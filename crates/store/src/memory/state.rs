@@ -212,12 +212,7 @@ impl Before for State {
     fn event_by_key(&mut self, run: &RunId, key: &IdempotencyKey) -> Result<Option<Known>, Error> {
         let place = self.keys.get(&(run.clone(), *key)).copied();
         let event = place.and_then(|place| self.events.get(run)?.get(&place));
-        Ok(event.map(|record| Known {
-            event_id: record.event.event_id,
-            run_seq: record.run_seq,
-            persisted_at: record.persisted_at,
-            payload: record.event.payload.clone(),
-        }))
+        Ok(event.map(Known::from))
     }
 
     fn has_event(&mut self, id: &EventId) -> Result<bool, Error> {

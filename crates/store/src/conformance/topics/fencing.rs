@@ -17,6 +17,7 @@ super::checks!(Fencing:
     a_claim_raises_the_epoch,
     the_same_worker_name_twice_is_two_owners,
     shards_are_claimed_one_by_one,
+    a_claim_that_cannot_be_stored_is_an_error_and_no_refusal,
     a_lease_that_is_renewed_outlives_its_first_end,
     renewal_survives_a_late_tick,
     renewal_never_shortens_a_lease,
@@ -118,6 +119,12 @@ async fn shards_are_claimed_one_by_one(world: &World<'_>) -> Verdict {
         same("the epoch", lease.map(|lease| lease.epoch), Some(Epoch(1)))?;
     }
     Ok(())
+}
+
+async fn a_claim_that_cannot_be_stored_is_an_error_and_no_refusal(world: &World<'_>) -> Verdict {
+    let (table, column) = (ShardLease::TABLE.name, "node");
+    let error = Invalid::Value { table, column, reason: "text cannot hold U+0000" };
+    refused(claim(world.store(), SHARD, "\0", LEASE_MS).await, error)
 }
 
 async fn a_lease_that_is_renewed_outlives_its_first_end(world: &World<'_>) -> Verdict {

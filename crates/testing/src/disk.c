@@ -1,5 +1,5 @@
-/* A disk that fails once, for the tests in faults.rs: preloaded, it makes the n-th sync or the n-th write of a store's files
- * fail as the environment says. Counting starts with the process. */
+/* A disk that fails once, for tests: preloaded, it makes the n-th sync, write or read of a store's files fail as the
+ * environment says. Counting starts with the process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static atomic_long syncs, writes;
+static atomic_long syncs, writes, reads;
 
 static long wanted(const char *name) {
     const char *text = getenv(name);
@@ -67,4 +67,20 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t at) {
 
 ssize_t pwrite(int file, const void *bytes, size_t count, off_t at) {
     return pwrite64(file, bytes, count, at);
+}
+
+/* Not EIO, which SQLite takes for a damaged file: a disk that is away for a moment. */
+ssize_t pread64(int file, void *bytes, size_t count, off64_t at) {
+    static ssize_t (*real)(int, void *, size_t, off64_t);
+    if (!real)
+        real = (ssize_t (*)(int, void *, size_t, off64_t))dlsym(RTLD_NEXT, "pread64");
+    if (fails(file, "FAIL_READ", &reads)) {
+        errno = ETIMEDOUT;
+        return -1;
+    }
+    return real(file, bytes, count, at);
+}
+
+ssize_t pread(int file, void *bytes, size_t count, off_t at) {
+    return pread64(file, bytes, count, at);
 }
