@@ -18,22 +18,23 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Opens a store that is there, to read from it.
+    /// Opens a store that is there, to read from it only.
     pub(crate) async fn open_existing(&self) -> anyhow::Result<Arc<dyn Store>> {
-        if let Some(path) = self.sqlite_path()
-            && !path.exists()
-        {
-            bail!("there is no store at {}", path.display());
+        match self.sqlite_path() {
+            Some(path) if !path.exists() => bail!("there is no store at {}", path.display()),
+            Some(path) => {
+                let opened = Sqlite::open_existing(path, onward_store_sqlite::Options::default());
+                Ok(Arc::new(opened.with_context(|| cannot_open(path))?))
+            }
+            None => self.open(Policy::default()).await,
         }
-        self.open(Policy::default()).await
     }
 
     /// Opens the store, creating or upgrading its tables if need be.
     pub(crate) async fn open(&self, policy: Policy) -> anyhow::Result<Arc<dyn Store>> {
         if let Some(path) = self.sqlite_path() {
             let options = onward_store_sqlite::Options { policy, ..Default::default() };
-            let opened = Sqlite::open(path, options).with_context(|| format!("cannot open {}", path.display()))?;
-            return Ok(Arc::new(opened));
+            return Ok(Arc::new(Sqlite::open(path, options).with_context(|| cannot_open(path))?));
         }
         match self.url.split_once(':') {
             Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => self.postgres(policy).await,
@@ -53,6 +54,10 @@ impl StoreArgs {
         let options = onward_store_postgres::Options { policy, ..Default::default() };
         Ok(Arc::new(Postgres::open(&self.url, options).await.context("cannot open the Postgres store")?))
     }
+}
+
+fn cannot_open(path: &Path) -> String {
+    format!("cannot open {}", path.display())
 }
 
 /// Runs a command that waits for a store.

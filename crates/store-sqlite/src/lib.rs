@@ -46,7 +46,8 @@ impl Default for Options {
 
 /// A store in a file.
 pub struct Sqlite {
-    writer: Writer,
+    /// Absent in a store that is only read.
+    writer: Option<Writer>,
     readers: Readers,
     policy: Policy,
     clock: Arc<dyn Clock>,
@@ -58,7 +59,17 @@ impl Sqlite {
         let mut connection = open::writable(path)?;
         migrate::to_newest(&mut connection, options.clock.now())?;
         let writer = Writer::start(connection, Arc::clone(&options.clock))?;
-        Ok(Self { writer, readers: Readers::new(path), policy: options.policy, clock: options.clock })
+        Ok(Self { writer: Some(writer), readers: Readers::new(path), policy: options.policy, clock: options.clock })
+    }
+
+    /// Opens a file that is there, to read from it only. Nothing in it is changed, and no writer is waited for.
+    pub fn open_existing(path: &Path, options: Options) -> Result<Self, Error> {
+        migrate::expect_newest(&open::readable(path)?)?;
+        Ok(Self { writer: None, readers: Readers::new(path), policy: options.policy, clock: options.clock })
+    }
+
+    fn writer(&self) -> Result<&Writer, Error> {
+        self.writer.as_ref().ok_or_else(|| Error::Unusable("the store was opened for reading only".to_owned()))
     }
 }
 
@@ -69,7 +80,7 @@ impl Store for Sqlite {
     }
 
     async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
-        self.writer.commit(commit).await
+        self.writer()?.commit(commit).await
     }
 
     async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
@@ -102,7 +113,7 @@ impl Store for Sqlite {
     }
 
     async fn purge(&self, purge: Purge) -> Result<bool, Error> {
-        self.writer.purge(purge).await
+        self.writer()?.purge(purge).await
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

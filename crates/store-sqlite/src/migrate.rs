@@ -13,7 +13,6 @@ const MIGRATIONS: &[Migration] =
 /// Applies what is missing, all of it or nothing. Whoever comes second waits, and finds nothing to do.
 pub(crate) fn to_newest(connection: &mut Connection, now: Timestamp) -> Result<(), Error> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error::from)?;
-    refuse_foreign(&transaction)?;
     transaction
         .execute_batch(
             "CREATE TABLE IF NOT EXISTS onward_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, \
@@ -32,6 +31,17 @@ pub(crate) fn to_newest(connection: &mut Connection, now: Timestamp) -> Result<(
     transaction.commit().map_err(error::from)
 }
 
+/// Whether the file can be read as it is. A file without our tables is no store; one that is older has to be upgraded first.
+pub(crate) fn expect_newest(connection: &Connection) -> Result<(), Error> {
+    refuse_foreign(connection)?;
+    let sql = "SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'onward_migrations'";
+    let is_store: bool = connection.query_row(sql, [], |row| row.get(0)).map_err(error::from)?;
+    if !is_store {
+        return Err(Error::Unusable("there is no store in it".to_owned()));
+    }
+    migration::expect_none_missing(MIGRATIONS, &applied(connection)?)
+}
+
 fn applied(connection: &Connection) -> Result<Vec<Applied>, Error> {
     let mut statement = connection
         .prepare("SELECT number, name, checksum FROM onward_migrations ORDER BY number")
@@ -43,7 +53,7 @@ fn applied(connection: &Connection) -> Result<Vec<Applied>, Error> {
 }
 
 /// A file that holds tables, but none of ours, belongs to somebody else.
-fn refuse_foreign(connection: &Connection) -> Result<(), Error> {
+pub(crate) fn refuse_foreign(connection: &Connection) -> Result<(), Error> {
     let sql = "SELECT count(*) > 0 AND NOT max(name = 'onward_migrations') FROM sqlite_schema WHERE type = 'table'";
     let is_foreign: Option<bool> = connection.query_row(sql, [], |row| row.get(0)).map_err(error::from)?;
     if is_foreign == Some(true) {

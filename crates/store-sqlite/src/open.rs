@@ -1,5 +1,6 @@
 //! Connections, and how durable what they write is.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use onward_store::Error;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::error;
+use crate::{error, migrate};
 
 /// How long to wait for another process that writes to the same file.
 const BUSY: Duration = Duration::from_secs(10);
@@ -18,12 +19,13 @@ const STATEMENTS: usize = 256;
 /// Bytes of the file kept in memory by the writer. Ids are random, so a large commit touches pages all over the file.
 const WRITER_CACHE_KIB: i64 = 64 << 10;
 
-/// A connection that reads and writes; the file is created if need be.
+/// A connection that reads and writes; the file is created if need be. One that belongs to another program is left as it is.
 pub(crate) fn writable(path: &Path) -> Result<Connection, Error> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    migrate::refuse_foreign(&connection)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(error::from)?;
     if mode != "wal" {
-        return Err(Error::Unusable(format!("{}: the file system cannot keep a write-ahead log", path.display())));
+        return Err(Error::Unusable("the file system cannot keep a write-ahead log".to_owned()));
     }
     // FULL syncs the log at each commit: what was acknowledged survives the loss of power. The writer checkpoints by
     // itself, because it has to hear of a checkpoint that fails.
@@ -34,7 +36,7 @@ pub(crate) fn writable(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// A connection that only reads.
+/// A connection that only reads, and never creates.
 pub(crate) fn readable(path: &Path) -> Result<Connection, Error> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     pragma(&connection, "query_only", true)?;
@@ -45,11 +47,24 @@ pub(crate) fn readable(path: &Path) -> Result<Connection, Error> {
 
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)
-        .map_err(|cause| Error::Unusable(format!("{}: {cause}", path.display())))?;
+    let connection = Connection::open_with_flags(plain(path), flags).map_err(|cause| cannot_open(path, &cause))?;
     connection.busy_timeout(BUSY).map_err(error::from)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
+}
+
+/// SQLite takes names that begin with `file:` for something else than names.
+fn plain(path: &Path) -> Cow<'_, Path> {
+    if path.to_string_lossy().starts_with("file:") { Path::new(".").join(path).into() } else { path.into() }
+}
+
+fn cannot_open(path: &Path, cause: &rusqlite::Error) -> Error {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => Error::Unusable(format!("there is no folder {}", folder.display())),
+        _ if path.is_dir() => Error::Unusable("it is a folder".to_owned()),
+        _ => Error::Unusable(cause.to_string()),
+    }
 }
 
 fn pragma(connection: &Connection, name: &str, value: impl rusqlite::ToSql) -> Result<(), Error> {

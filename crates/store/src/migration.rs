@@ -60,9 +60,19 @@ pub fn missing<'a>(known: &'a [Migration], applied: &[Applied]) -> Result<&'a [M
     Ok(&known[applied.len().min(known.len())..])
 }
 
+/// Refuses a database that still needs migrations, for who may only read.
+pub fn expect_none_missing(known: &[Migration], applied: &[Applied]) -> Result<(), Error> {
+    let missing = missing(known, applied)?;
+    let Some(newest) = missing.last() else { return Ok(()) };
+    Err(Error::Unusable(format!(
+        "the database is older than this program: it lacks schema {} ({}). Whatever writes to it upgrades it first",
+        newest.number, newest.name
+    )))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Applied, Migration, missing};
+    use super::{Applied, Migration, expect_none_missing, missing};
     use crate::Kind;
 
     const KNOWN: [Migration; 2] =
@@ -79,6 +89,14 @@ mod tests {
         assert_eq!(numbers(&[]), [1, 2]);
         assert_eq!(numbers(&[applied(&KNOWN[0])]), [2]);
         assert!(numbers(&[applied(&KNOWN[0]), applied(&KNOWN[1])]).is_empty());
+    }
+
+    #[test]
+    fn who_only_reads_needs_all_of_them() {
+        let both = [applied(&KNOWN[0]), applied(&KNOWN[1])];
+        assert_eq!(expect_none_missing(&KNOWN, &both), Ok(()));
+        let error = expect_none_missing(&KNOWN, &both[..1]).unwrap_err();
+        assert!(error.to_string().contains("it lacks schema 2 (more)"), "{error}");
     }
 
     #[test]

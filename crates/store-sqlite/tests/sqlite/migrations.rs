@@ -46,8 +46,10 @@ fn what_is_no_database_is_refused() {
 fn another_programs_database_is_refused() {
     let place = Place::new();
     place.raw().execute_batch("CREATE TABLE customers (name TEXT)").unwrap();
+    let before = fs::read(place.path()).unwrap();
     let Err(error) = place.try_open() else { panic!("opened") };
     assert!(error.to_string().contains("another program"), "{error}");
+    assert_eq!(fs::read(place.path()).unwrap(), before, "it is left as it was");
 }
 
 #[test]
@@ -57,7 +59,7 @@ fn a_folder_that_is_not_there_is_said_to_be_the_reason() {
     let Err(error) = onward_store_sqlite::Sqlite::open(&path, onward_store_sqlite::Options::default()) else {
         panic!("opened");
     };
-    assert!(error.to_string().contains("absent/store.db"), "{error}");
+    assert!(error.to_string().contains("there is no folder") && error.to_string().contains("absent"), "{error}");
 }
 
 #[test]
@@ -70,4 +72,23 @@ fn eight_at_once_make_one_schema() {
     });
     let applied: i64 = place.raw().query_row("SELECT count(*) FROM onward_migrations", [], |row| row.get(0)).unwrap();
     assert_eq!(applied, 1);
+}
+
+#[tokio::test]
+async fn who_only_reads_changes_nothing_and_waits_for_nobody() {
+    use onward_store::{Page, RunStateStore as _};
+    let place = Place::new();
+    let read = || onward_store_sqlite::Sqlite::open_existing(&place.path(), onward_store_sqlite::Options::default());
+    assert!(read().is_err() && !place.path().exists(), "nothing is made");
+    fs::write(place.path(), "").unwrap();
+    assert!(read().is_err());
+    assert_eq!(fs::read(place.path()).unwrap(), b"", "nothing is written");
+    let events = onward_testing::Events::new("read").take(3);
+    place.open().append_events(events.clone()).await.unwrap();
+    let writer = place.raw();
+    writer.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let store = read().unwrap();
+    assert_eq!(store.fetch_events(&events[0].run_id, Page::default()).await.unwrap().len(), 3);
+    let refused = store.append_events(events).await.unwrap_err();
+    assert!(refused.to_string().contains("for reading only"), "{refused}");
 }
