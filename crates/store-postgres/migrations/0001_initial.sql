@@ -2,9 +2,8 @@
 
 -- Runs and their events ------------------------------------------------------------------------------------------
 
--- The head of a run: where its log ends, and how far the readers of the log have come. Whether one is behind follows from
--- that, but changes seldom: so the indexes need not grow with every append. Constraints on this table would cost more than
--- all the rest of an append.
+-- The head of a run: where its log ends, and how far the readers of the log have come. Whether one is behind follows
+-- from that, but changes seldom: so the indexes need not grow with every append.
 CREATE TABLE runs (
     run_id TEXT COLLATE "C" NOT NULL,
     tenant_id TEXT COLLATE "C" NOT NULL,

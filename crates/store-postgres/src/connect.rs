@@ -16,9 +16,12 @@ const VERSION_MIN: i32 = 140_000;
 /// A pool of connections that are ready for use.
 pub(crate) fn pool(address: &Address, size: usize, deadline: Duration) -> Result<Pool, Error> {
     let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    let mut target = address.config.clone();
+    // A server that has gone without a word is noticed even by who only waits.
+    target.tcp_user_timeout(deadline).keepalives_idle(deadline);
     let manager = match address.transport {
-        Transport::Plain => Manager::from_config(address.config.clone(), NoTls, config),
-        Transport::Tls => Manager::from_config(address.config.clone(), tls::connector()?, config),
+        Transport::Plain => Manager::from_config(target, NoTls, config),
+        Transport::Tls => Manager::from_config(target, tls::connector()?, config),
     };
     let settings = settings(deadline);
     let prepare = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
@@ -32,10 +35,10 @@ pub(crate) fn pool(address: &Address, size: usize, deadline: Duration) -> Result
 
 /// What every session is told, whatever the server's or the role's defaults are:
 /// - to wait for the disk before it says that something is committed;
-/// - to give up when nobody can be waiting for it any more, and on a lock early enough that the commits of a group that do
-///   not need it can still be performed;
-/// - to plan a statement once, and to look rows up in an index even if a table looks small enough to be read whole: plans
-///   are kept, tables grow.
+/// - to give up when nobody can be waiting for it any more, and on a lock early enough that the commits of a group that
+///   do not need it can still be performed;
+/// - to plan a statement once, and to look rows up in an index even if a table looks small enough to be read whole:
+///   plans are kept, tables grow.
 fn settings(deadline: Duration) -> String {
     let ms = deadline.as_millis().clamp(3, 2_147_483_647);
     let lock_ms = ms / 3;
@@ -48,6 +51,7 @@ fn settings(deadline: Duration) -> String {
          SET default_transaction_read_only = off;
          SET plan_cache_mode = force_generic_plan;
          SET enable_seqscan = off;
+         SET enable_memoize = off;
          SET enable_bitmapscan = off"
     )
 }
@@ -81,4 +85,13 @@ pub(crate) async fn check_server(client: &Client) -> Result<(), Error> {
 /// A connection from the pool.
 pub(crate) async fn take(pool: &Pool) -> Result<deadpool_postgres::Client, Trouble> {
     pool.get().await.map_err(Trouble::from)
+}
+
+/// How often a new connection is tried.
+pub(crate) const LOSSES_MAX: u32 = 5;
+
+/// Waits before the next try: twice as long after each loss.
+pub(crate) async fn pause(losses: u32) {
+    const FIRST: Duration = Duration::from_millis(10);
+    tokio::time::sleep(FIRST * 2_u32.pow(losses.min(LOSSES_MAX))).await;
 }

@@ -132,7 +132,9 @@ fn said_by_server(said: &DbError) -> Error {
         "54000" => refused_value(said, "an index of the database cannot hold so much").unwrap_or(Error::Unusable(text)),
         "XX001" | "XX002" => Error::Corrupt(text),
         "3D000" => Error::Unusable(format!("{text}. Create it first, for example with createdb")),
-        "42501" => Error::Unusable(format!("{text}. The role needs the right to create and use Onward's tables")),
+        "42501" | "3F000" => {
+            Error::Unusable(format!("{text}. The role needs the right to create and use Onward's tables"))
+        }
         other if other.starts_with("28") => Error::Unusable(format!(
             "{text}. Check user and password in the URL of the store, and the server's pg_hba.conf"
         )),

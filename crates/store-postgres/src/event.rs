@@ -9,17 +9,10 @@ use crate::error;
 use crate::pipeline::Step;
 use crate::value::{Time, Uuid, signed, unsigned};
 
-/// The columns of an event, as [`record`] reads them and [`arrays`] and [`values`] give them.
-pub(crate) const COLUMNS: &str = "run_id, run_seq, event_id, event_type, emitted_at, tenant_id, project_id, \
-    environment_id, plan_id, plan_version, engine_attempt_id, logical_attempt_id, idempotency_key, step_id, payload, \
-    extra, persisted_at";
+/// Inserts events, with [`arrays`] as parameters.
+pub(crate) const INSERT: &str = include_str!("../statements/insert_events.sql");
 
-/// Inserts events, one array a column.
-pub(crate) const INSERT: &str = "INSERT INTO run_events SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], \
-    $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::int[], $12::int[], \
-    $13::bytea[], $14::text[], $15::text[], $16::text[], $17::timestamptz[])";
-
-/// The event in a row.
+/// The event in a row that has all columns of the table in their order.
 pub(crate) fn record(row: &Row) -> Result<RunEventRecord, Error> {
     let read = Reading(row);
     let event = RunEventWrite {

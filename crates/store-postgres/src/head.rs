@@ -12,25 +12,11 @@ use crate::value::{Time, signed, unsigned};
 pub(crate) const COLUMNS: &str =
     "run_id, tenant_id, project_id, environment_id, last_seq, last_persisted_at, projected_seq, delivered_seq";
 
-/// The heads with given ids, locked in the order given.
-pub(crate) const LOCKED: &str = "SELECT found.* FROM unnest($1::text[]) AS given(run_id) CROSS JOIN LATERAL (SELECT \
-    held.run_id, held.tenant_id, held.project_id, held.environment_id, held.last_seq, held.last_persisted_at, \
-    held.projected_seq, held.delivered_seq FROM runs AS held WHERE held.run_id = given.run_id FOR UPDATE) AS found";
+/// Inserts heads, with [`arrays`] as parameters.
+pub(crate) const INSERT: &str = include_str!("../statements/insert_heads.sql");
 
-/// Inserts heads, one array a column.
-pub(crate) const INSERT: &str = "INSERT INTO runs SELECT given.*, given.projected_seq < given.last_seq, \
-    given.delivered_seq < given.last_seq FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], \
-    $6::timestamptz[], $7::bigint[], $8::bigint[]) AS given(run_id, tenant_id, project_id, environment_id, last_seq, \
-    last_persisted_at, projected_seq, delivered_seq)";
-
-/// Replaces heads that are locked; whose they are stays.
-pub(crate) const UPDATE: &str = "UPDATE runs AS old SET last_seq = new.last_seq, last_persisted_at = \
-    new.last_persisted_at, projected_seq = new.projected_seq, delivered_seq = new.delivered_seq, projector_is_behind = \
-    new.projected_seq < new.last_seq, event_bus_is_behind = new.delivered_seq < new.last_seq \
-    FROM (SELECT given.*, found.place FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], \
-    $6::timestamptz[], $7::bigint[], $8::bigint[]) AS given(run_id, tenant_id, project_id, environment_id, last_seq, \
-    last_persisted_at, projected_seq, delivered_seq) CROSS JOIN LATERAL (SELECT held.ctid AS place FROM runs AS held \
-    WHERE held.run_id = given.run_id OFFSET 0) AS found) AS new WHERE old.ctid = new.place";
+/// Replaces heads, with [`arrays`] as parameters.
+pub(crate) const UPDATE: &str = include_str!("../statements/update_heads.sql");
 
 /// The head in a row.
 pub(crate) fn head(row: &Row) -> Result<RunHead, Error> {

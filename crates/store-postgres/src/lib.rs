@@ -1,9 +1,9 @@
 //! The store in a Postgres database, for many nodes on one server.
 //!
 //! Commits that wait are performed together in one transaction. What they are about is locked and read in one go, the
-//! rules decide, and what they decided is written and committed in another. Run events that can be taken for new go in a
-//! single statement. A connection that is lost while committing leaves no question open: the server is asked what became
-//! of the transaction.
+//! rules decide, and what they decided is written and committed in another. Run events that can be taken for new go in
+//! a single statement. A connection that is lost while committing leaves no question open: the server is asked what
+//! became of the transaction.
 //!
 //! The database itself keeps what happened from being changed: see `migrations/0001_initial.sql`.
 //!
@@ -26,6 +26,7 @@ mod writer;
 pub mod yardstick;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
@@ -50,26 +51,38 @@ pub struct Postgres {
     pool: Pool,
     policy: Policy,
     clock: Option<Arc<dyn Clock>>,
+    deadline: Duration,
 }
 
 impl Postgres {
-    /// Connects to the database that `url` names, such as `postgres://onward:secret@db.example/onward`, and creates or
-    /// migrates the tables if need be.
+    /// Connects to the database that `url` names, and creates or migrates the tables if need be.
     ///
     /// A server on another machine is reached with TLS, and has to show a certificate that this machine trusts, unless
     /// the URL says `sslmode=disable`.
+    ///
+    /// ```no_run
+    /// use onward_store::Store as _;
+    /// use onward_store_postgres::{Options, Postgres};
+    ///
+    /// # async fn example() -> Result<(), onward_store::Error> {
+    /// let store = Postgres::open("postgres://onward:secret@db.example/onward", Options::default()).await?;
+    /// println!("the database says it is {}", store.now().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn open(url: &str, options: Options) -> Result<Self, Error> {
-        let Options { policy, clock, writers, readers, queue, deadline } = options;
+        let Options { policy, clock, writers, bulk_writers, readers, queue, deadline } = options;
         let address = Address::parse(url)?;
         let pool = connect::pool(&address, readers, deadline)?;
         let mut client = connect::take(&pool).await.map_err(Trouble::into_error)?;
         connect::check_server(&client).await?;
         migrate::to_newest(&mut client).await?;
         drop(client);
-        let writing = connect::pool(&address, writers, deadline)?;
-        let writers = Writers::start(&Start { pool: writing, clock: clock.clone(), writers, queue, deadline });
+        let writing = connect::pool(&address, writers.max(1) + bulk_writers.max(1), deadline)?;
+        let start = Start { pool: writing, clock: clock.clone(), writers, bulk_writers, queue, deadline };
+        let writers = Writers::start(&start);
         let readers = Readers::new(pool.clone(), policy.limits.page_max, deadline);
-        Ok(Self { writers, readers, pool, policy, clock })
+        Ok(Self { writers, readers, pool, policy, clock, deadline })
     }
 }
 
@@ -108,7 +121,7 @@ impl Store for Postgres {
     }
 
     async fn purge(&self, purge: Purge) -> Result<bool, Error> {
-        purge::purge(&self.pool, &purge).await
+        purge::purge(&self.pool, &purge, self.deadline).await
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

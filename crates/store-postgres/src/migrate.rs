@@ -29,8 +29,8 @@ pub(crate) async fn to_newest(client: &mut Client) -> Result<(), Error> {
 async fn applied(transaction: &Transaction<'_>) -> Result<Vec<Applied>, Error> {
     let found = transaction.query_one("SELECT to_regclass('onward_migrations') IS NOT NULL", &[]).await;
     if !found.map_err(error::from)?.get::<_, bool>(0) {
-        let table = "CREATE TABLE onward_migrations (number BIGINT NOT NULL, name TEXT NOT NULL, checksum TEXT NOT NULL, \
-                     applied_at TIMESTAMPTZ NOT NULL, CONSTRAINT onward_migrations_pkey PRIMARY KEY (number))";
+        let table = "CREATE TABLE onward_migrations (number BIGINT NOT NULL, name TEXT NOT NULL, checksum TEXT NOT \
+                     NULL, applied_at TIMESTAMPTZ NOT NULL, CONSTRAINT onward_migrations_pkey PRIMARY KEY (number))";
         transaction.batch_execute(table).await.map_err(error::from)?;
     }
     let rows = transaction.query("SELECT number, name, checksum FROM onward_migrations ORDER BY number", &[]).await;

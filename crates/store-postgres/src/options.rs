@@ -12,8 +12,11 @@ pub struct Options {
     pub policy: Policy,
     /// What stamps what is stored; the clock of the database when absent, so that all nodes share one.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Connections that write. Each performs the commits that wait for it in one transaction.
+    /// Connections that write. Each performs the commits that wait for it in one transaction, so more of them make the
+    /// transactions smaller: one is best until it is busy all the time.
     pub writers: usize,
+    /// Connections that write commits of more than 128 KiB, so that others need not wait for them.
+    pub bulk_writers: usize,
     /// Connections that read, at most.
     pub readers: usize,
     /// Commits that may wait for one writer. Who comes later waits to wait.
@@ -27,7 +30,8 @@ impl Default for Options {
         Self {
             policy: Policy::default(),
             clock: None,
-            writers: 2,
+            writers: 1,
+            bulk_writers: 2,
             readers: 8,
             queue: 1_024,
             deadline: Duration::from_secs(30),

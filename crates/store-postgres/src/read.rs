@@ -26,13 +26,17 @@ impl Readers {
         Self { pool, page_max, deadline }
     }
 
-    /// The answer to a statement. A connection that was lost while nobody used it is replaced once.
+    /// The answer to a statement, on another connection if one is lost: several may have been while nobody used them.
     async fn query(&self, statement: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
-        let answer = match self.query_once(statement, params).await {
-            Err(Trouble::Lost(_)) => self.query_once(statement, params).await,
-            other => other,
-        };
-        answer.map_err(Trouble::into_error)
+        let mut losses = 0;
+        loop {
+            let answer = self.query_once(statement, params).await;
+            losses += 1;
+            if !matches!(answer, Err(Trouble::Lost(_))) || losses == connect::LOSSES_MAX {
+                return answer.map_err(Trouble::into_error);
+            }
+            connect::pause(losses).await;
+        }
     }
 
     async fn query_once(&self, statement: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Trouble> {
@@ -89,22 +93,17 @@ impl Readers {
         from: u64,
         limit: usize,
     ) -> Result<Vec<JournalChunk>, Error> {
-        // The chunk that `from` is in begins at or before it, and is the last that does.
-        const CHUNKS: &str = "SELECT first_sequence, events, records FROM journal WHERE execution_id = $1 AND \
-            first_sequence >= coalesce((SELECT first_sequence FROM journal WHERE execution_id = $1 AND first_sequence <= \
-            $2 ORDER BY first_sequence DESC LIMIT 1), 0) AND first_sequence + events > $2 ORDER BY first_sequence LIMIT $3";
         let id = execution.as_bytes().as_slice();
-        let rows = self.query(CHUNKS, &[&id, &signed(from), &self.limit(limit)]).await?;
+        let rows = self
+            .query(include_str!("../statements/read_journal.sql"), &[&id, &signed(from), &self.limit(limit)])
+            .await?;
         rows.iter().map(chunk).collect()
     }
 
     pub(crate) async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        let statement = format!(
-            "SELECT {} FROM run_events WHERE run_id = $1 AND run_seq > $2 ORDER BY run_seq LIMIT $3",
-            event::COLUMNS
-        );
+        let statement = include_str!("../statements/read_events.sql");
         let params: [Param<'_>; 3] = [&&**run, &signed(page.after.get()), &self.limit(page.limit)];
-        self.query(&statement, &params).await?.iter().map(event::record).collect()
+        self.query(statement, &params).await?.iter().map(event::record).collect()
     }
 
     pub(crate) async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {

@@ -68,7 +68,8 @@ pub(crate) fn update(table: &Table) -> String {
 /// Deletes rows that are locked.
 pub(crate) fn delete(table: &Table) -> String {
     format!(
-        "DELETE FROM {name} AS old USING (SELECT found.place FROM {given} {places}) AS gone WHERE old.ctid = gone.place",
+        "DELETE FROM {name} AS old USING (SELECT found.place FROM {given} {places}) AS gone \
+         WHERE old.ctid = gone.place",
         name = table.name,
         given = given(table.key_columns().iter().map(typed)),
         places = places(table),
@@ -174,8 +175,8 @@ mod tests {
         assert_eq!(
             scan(Timer::TABLE, &order, Shape { equal: 1, has_until: true, has_after: true }),
             format!(
-                "{all} WHERE shard = $1 AND fire_at <= $2 AND (shard, fire_at, execution_id, promise) > ($3, $4, $5, $6) \
-                 ORDER BY shard, fire_at, execution_id, promise LIMIT $7"
+                "{all} WHERE shard = $1 AND fire_at <= $2 AND (shard, fire_at, execution_id, promise) > \
+                 ($3, $4, $5, $6) ORDER BY shard, fire_at, execution_id, promise LIMIT $7"
             )
         );
     }

@@ -14,8 +14,8 @@ pub(crate) fn connector() -> Result<MakeRustlsConnect, Error> {
     let (trusted, _) = roots.add_parsable_certificates(found.certs);
     if trusted == 0 {
         return Err(Error::Unusable(
-            "this machine trusts no certificate authority, so no server can be verified: install ca-certificates, or name \
-             a file of certificates in SSL_CERT_FILE"
+            "this machine trusts no certificate authority, so no server can be verified: install ca-certificates, or \
+             name a file of certificates in SSL_CERT_FILE"
                 .to_owned(),
         ));
     }

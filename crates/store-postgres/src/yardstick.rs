@@ -16,8 +16,8 @@ impl Yardstick {
     pub async fn open(url: &str) -> Result<Self, Error> {
         let pool = connect::pool(&Address::parse(url)?, 1, Options::default().deadline)?;
         let client = connect::take(&pool).await.map_err(Trouble::into_error)?;
-        let table = "CREATE TABLE IF NOT EXISTS yardstick (id BIGINT GENERATED ALWAYS AS IDENTITY, body BYTEA NOT NULL, \
-                     CONSTRAINT yardstick_pkey PRIMARY KEY (id))";
+        let table = "CREATE TABLE IF NOT EXISTS yardstick (id BIGINT GENERATED ALWAYS AS IDENTITY, body BYTEA NOT \
+                     NULL, CONSTRAINT yardstick_pkey PRIMARY KEY (id))";
         client.batch_execute(table).await.map_err(error::from)?;
         Ok(Self(client))
     }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use deadpool_postgres::{Client, Object};
-use onward_store::{Admitted, Error, Kind};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use onward_store::{Admitted, Care, Error, Kind};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::connect;
 use crate::error::Trouble;
@@ -18,10 +18,6 @@ use crate::writer::{Answer, Writer, is_idempotent};
 
 /// How often a group that others get in the way of is tried before its commits are performed one by one.
 const RACES_MAX: u32 = 4;
-/// How often a new connection is tried.
-const LOSSES_MAX: u32 = 5;
-/// How long to wait before the first new connection; twice as long before each further one.
-const PAUSE: Duration = Duration::from_millis(10);
 /// How long a transaction may take to be rolled back before its connection is thrown away.
 const ROLLBACK: Duration = Duration::from_secs(1);
 
@@ -36,6 +32,8 @@ enum Setback {
 /// What went wrong with a group so far.
 struct Course {
     until: Instant,
+    /// Whether to look for what is taken for new; after a race, it has to be looked for.
+    care: Care,
     races: u32,
     losses: u32,
     /// Set once the commits may have been stored by an attempt whose end was not heard.
@@ -44,14 +42,15 @@ struct Course {
 
 impl Writer {
     /// Performs commits in one transaction. With `doubt`, they may have been performed already, and are idempotent.
-    pub(super) async fn carefully(&mut self, commits: &[&Admitted], doubt: Option<String>) -> Vec<Answer> {
-        self.within(commits, Instant::now() + self.deadline, doubt).await
+    pub(super) async fn carefully(&mut self, commits: &[&Admitted], care: Care, doubt: Option<String>) -> Vec<Answer> {
+        let until = Instant::now() + self.deadline;
+        self.along(commits, Course { until, care, races: 0, losses: 0, doubt }).await
     }
 
-    async fn within(&mut self, commits: &[&Admitted], until: Instant, doubt: Option<String>) -> Vec<Answer> {
-        let mut course = Course { until, races: 0, losses: 0, doubt };
+    async fn along(&mut self, commits: &[&Admitted], mut course: Course) -> Vec<Answer> {
         loop {
-            let trouble = match self.attempt(commits, until).await {
+            let until = course.until;
+            let trouble = match self.attempt(commits, &course).await {
                 Ok(answers) => return answers,
                 Err(Setback::Trouble(trouble)) => trouble,
                 Err(Setback::Unheard { transaction, answers, why }) => {
@@ -67,39 +66,44 @@ impl Writer {
                 }
             };
             if !course.may_go_on(&trouble).await {
-                let Course { doubt, .. } = course;
                 if commits.len() > 1 && !matches!(trouble, Trouble::Lost(_)) {
-                    return self.one_by_one(commits, until, doubt).await;
+                    return self.one_by_one(commits, &course).await;
                 }
-                let error = in_doubt(trouble.into_error(), doubt);
+                let error = in_doubt(trouble.into_error(), course.doubt);
                 return commits.iter().map(|_| Err(error.clone())).collect();
             }
         }
     }
 
-    async fn one_by_one(&mut self, commits: &[&Admitted], until: Instant, doubt: Option<String>) -> Vec<Answer> {
+    async fn one_by_one(&mut self, commits: &[&Admitted], course: &Course) -> Vec<Answer> {
         let mut answers = Vec::with_capacity(commits.len());
         for commit in commits {
-            answers.extend(Box::pin(self.within(&[commit], until, doubt.clone())).await);
+            let course = Course { races: 0, losses: 0, doubt: course.doubt.clone(), ..*course };
+            answers.extend(Box::pin(self.along(&[commit], course)).await);
         }
         answers
     }
 
-    async fn attempt(&mut self, commits: &[&Admitted], until: Instant) -> Result<Vec<Answer>, Setback> {
-        let wish = Wish::of(commits);
+    async fn attempt(&mut self, commits: &[&Admitted], course: &Course) -> Result<Vec<Answer>, Setback> {
+        let Course { until, care, .. } = *course;
+        let wish = Wish::of(commits, care);
         let client = within(until, connect::take(&self.pool)).await.map_err(Setback::Trouble)?;
         let mut loaded = match within(until, load(&client, &wish)).await {
             Ok(loaded) => loaded,
+            Err(trouble @ Trouble::Lost(_)) => {
+                drop(Object::take(client));
+                return Err(Setback::Trouble(trouble));
+            }
             Err(trouble) => {
                 abandon(client).await;
                 return Err(Setback::Trouble(trouble));
             }
         };
-        let decided = match self.decide(commits, &mut loaded) {
+        let decided = match self.decide(commits, &mut loaded, care) {
             Ok(decided) if !decided.is_empty() => decided,
             other => {
                 abandon(client).await;
-                return other.map(|decided| decided.answers).map_err(|error| Setback::Trouble(Trouble::Refused(error)));
+                return other.map(|decided| decided.answers).map_err(Setback::Trouble);
             }
         };
         match within(until, flush(&client, &decided)).await {
@@ -111,13 +115,18 @@ impl Writer {
                 drop(Object::take(client));
                 Err(Setback::Unheard { transaction: loaded.transaction, answers: decided.answers, why })
             }
-            Err(trouble) => Err(Setback::Trouble(trouble)),
+            Err(trouble) => {
+                // The transaction has ended with the failure, unless a statement could not even be prepared.
+                abandon(client).await;
+                Err(Setback::Trouble(trouble))
+            }
         }
     }
 
-    fn decide<'a>(&self, commits: &[&'a Admitted], loaded: &mut Loaded) -> Result<Decided<'a>, Error> {
+    fn decide<'a>(&self, commits: &[&'a Admitted], loaded: &mut Loaded, care: Care) -> Result<Decided<'a>, Trouble> {
         let now = self.clock.as_ref().map(|clock| clock.now()).or(loaded.now);
-        decided(commits, loaded, now.ok_or_else(|| Error::corrupt("the database has no clock"))?)
+        let now = now.ok_or_else(|| Trouble::Refused(Error::corrupt("the database has no clock")))?;
+        decided(commits, loaded, now, care)
     }
 }
 
@@ -126,13 +135,16 @@ impl Course {
     async fn may_go_on(&mut self, trouble: &Trouble) -> bool {
         match trouble {
             Trouble::Refused(_) => return false,
-            Trouble::Race(_) => self.races += 1,
+            Trouble::Race(_) => {
+                self.races += 1;
+                self.care = Care::Look;
+            }
             Trouble::Lost(_) => {
                 self.losses += 1;
-                sleep(PAUSE * 2_u32.pow(self.losses.min(LOSSES_MAX))).await;
+                connect::pause(self.losses).await;
             }
         }
-        self.races < RACES_MAX && self.losses < LOSSES_MAX && Instant::now() < self.until
+        self.races < RACES_MAX && self.losses < connect::LOSSES_MAX && Instant::now() < self.until
     }
 }
 

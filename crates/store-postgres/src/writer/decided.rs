@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward_journal::Timestamp;
 use onward_runs::RunId;
 use onward_store::{
-    Admitted, Before as _, Care, Error, JournalAppend, Key, Plan, Planned, RunHead, Stored, Table, Value, Write, decide,
+    Admitted, Before as _, Care, Conflict, Error, JournalAppend, Key, Plan, Planned, RunHead, Stored, Table, Value,
+    Write, decide,
 };
 
+use crate::error::Trouble;
 use crate::writer::Answer;
 use crate::writer::load::Loaded;
 
@@ -33,16 +35,22 @@ pub(super) struct Rows {
 }
 
 /// Asks the rules about each commit, on what the ones before it have left.
-pub(super) fn decided<'a>(commits: &[&'a Admitted], loaded: &mut Loaded, now: Timestamp) -> Result<Decided<'a>, Error> {
+pub(super) fn decided<'a>(
+    commits: &[&'a Admitted],
+    loaded: &mut Loaded,
+    now: Timestamp,
+    care: Care,
+) -> Result<Decided<'a>, Trouble> {
     let mut decided = Decided::default();
     let mut touched: BTreeSet<(&'static str, Key)> = BTreeSet::new();
     for commit in commits {
-        match decide(commit, &mut loaded.state, now, Care::Look) {
+        match decide(commit, &mut loaded.state, now, care) {
+            Err(error) if care == Care::Trust && !is_first(&error) => return Err(Trouble::Race(error)),
             Err(error) => decided.answers.push(Err(error)),
             Ok(plan) => {
                 loaded.state.write(&plan);
                 for write in &plan.rows {
-                    let (table, key) = place(write, loaded)?;
+                    let (table, key) = place(write, loaded).map_err(Trouble::Refused)?;
                     decided.tables.entry(table.name).or_insert_with(|| Rows::none(table));
                     touched.insert((table.name, key));
                 }
@@ -52,11 +60,16 @@ pub(super) fn decided<'a>(commits: &[&'a Admitted], loaded: &mut Loaded, now: Ti
     }
     for (name, key) in touched {
         if let Some(rows) = decided.tables.get_mut(name) {
-            rows.settle(key, loaded)?;
+            rows.settle(key, loaded).map_err(Trouble::Refused)?;
         }
     }
     decided.new_runs = decided.heads.keys().filter(|run| !loaded.runs.contains(*run)).cloned().collect();
     Ok(decided)
+}
+
+/// Whether nothing that was taken for new could have been the reason instead: the rules come to these guards first.
+const fn is_first(error: &Error) -> bool {
+    matches!(error, Error::Conflict(Conflict::Fenced { .. } | Conflict::JournalLength { .. }))
 }
 
 /// Which row a write is about. New rows take their numbers in the order in which the state has assigned them.

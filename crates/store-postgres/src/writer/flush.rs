@@ -33,8 +33,7 @@ fn journals<'a>(decided: &'a Decided<'_>, steps: &mut Vec<Step<'a>>) {
         let first: Vec<i64> = appends.iter().map(|append| signed(append.expected)).collect();
         let counts: Vec<i64> = appends.iter().map(|append| i64::from(append.count)).collect();
         let records: Vec<&[u8]> = appends.iter().map(|append| &*append.records).collect();
-        let sql = "INSERT INTO journal (execution_id, first_sequence, events, records) \
-                   SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bytea[])";
+        let sql = include_str!("../../statements/insert_chunks.sql");
         steps.push(Step::new(sql).with(ids).with(first).with(counts).with(records));
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct Heads {
 }
 
 /// Heads in a generation. One takes some hundred bytes.
-const GENERATION: usize = 20_000;
+const GENERATION: usize = 10_000;
 
 impl Heads {
     /// The head of a run, as it was left.

@@ -61,8 +61,8 @@ pub(super) async fn load(client: &ClientWrapper, wish: &Wish<'_>) -> Result<Load
 /// Locks come before what they protect: a statement sees what was committed before it was begun.
 fn steps<'a>(wish: &'a Wish<'_>) -> Vec<(About, Step<'a>)> {
     let mut steps = Vec::new();
-    if !wish.executions.is_empty() {
-        steps.push((About::Nothing, keep_executions(&wish.executions)));
+    if !wish.unheld.is_empty() {
+        steps.push((About::Nothing, keep_executions(&wish.unheld)));
     }
     for rows in wish.tables.values() {
         if !rows.keys.is_empty() {
@@ -79,14 +79,16 @@ fn steps<'a>(wish: &'a Wish<'_>) -> Vec<(About, Step<'a>)> {
             steps.push((About::Serials(rows.table), Step::new(sql::serials(rows.table)).with(rows.serials)));
         }
     }
+    if wish.has_no_owner {
+        steps.push((About::Nothing, Step::new("LOCK TABLE shards IN SHARE MODE")));
+    }
     if !wish.fences.is_empty() {
         let table = ShardLease::TABLE;
         let keys = wish.fences.iter().map(|key| key.0.as_slice());
         steps.push((About::Rows(table), locked(table, &sql::key_names(table), keys, Lock::Share)));
     }
     if !wish.runs.is_empty() {
-        let runs: Vec<&str> = wish.runs.iter().map(|run| &***run).collect();
-        steps.push((About::Heads, Step::new(head::LOCKED).with(runs)));
+        steps.push((About::Heads, heads(&wish.runs)));
     }
     if !wish.executions.is_empty() {
         steps.push((About::Journals, journals(&wish.executions)));
@@ -116,36 +118,25 @@ fn keep_executions<'a>(executions: &BTreeSet<ExecutionId>) -> Step<'a> {
         .with(slots)
 }
 
-/// Where the last chunk of each journal begins, and how many events it holds.
 fn journals(executions: &BTreeSet<ExecutionId>) -> Step<'_> {
     let ids: Vec<&[u8]> = executions.iter().map(|execution| execution.as_bytes().as_slice()).collect();
-    Step::new(
-        "SELECT given.execution_id, last.first_sequence, last.events FROM unnest($1::bytea[]) AS given(execution_id) \
-         CROSS JOIN LATERAL (SELECT first_sequence, events FROM journal WHERE journal.execution_id = given.execution_id \
-         ORDER BY first_sequence DESC LIMIT 1) AS last",
-    )
-    .with(ids)
+    Step::new(include_str!("../../statements/last_chunks.sql")).with(ids)
+}
+
+fn heads<'a>(runs: &BTreeSet<&'a RunId>) -> Step<'a> {
+    let runs: Vec<&'a str> = runs.iter().map(|run| &***run).collect();
+    Step::new(include_str!("../../statements/lock_heads.sql")).with(runs)
 }
 
 fn events_by_key<'a>(events: &[&'a RunEventWrite]) -> Step<'a> {
     let runs: Vec<&str> = events.iter().map(|event| &*event.run_id).collect();
     let keys: Vec<&[u8]> = events.iter().map(|event| event.idempotency_key.as_bytes().as_slice()).collect();
-    let sql = format!(
-        "SELECT found.* FROM unnest($1::text[], $2::bytea[]) AS given(run, key) CROSS JOIN LATERAL (SELECT {} FROM \
-         run_events WHERE run_id = given.run AND idempotency_key = given.key OFFSET 0) AS found",
-        event::COLUMNS
-    );
-    Step::new(sql).with(runs).with(keys)
+    Step::new(include_str!("../../statements/events_by_key.sql")).with(runs).with(keys)
 }
 
 fn events_by_id<'a>(events: &[&'a RunEventWrite]) -> Step<'a> {
     let ids: Vec<Uuid> = events.iter().map(|event| Uuid(*event.event_id.as_bytes())).collect();
-    let sql = format!(
-        "SELECT found.* FROM unnest($1::uuid[]) AS given(id) CROSS JOIN LATERAL (SELECT {} FROM run_events WHERE \
-         event_id = given.id OFFSET 0) AS found",
-        event::COLUMNS
-    );
-    Step::new(sql).with(ids)
+    Step::new(include_str!("../../statements/events_by_id.sql")).with(ids)
 }
 
 impl Loaded {

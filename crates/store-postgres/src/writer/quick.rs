@@ -18,53 +18,26 @@ use crate::event;
 use crate::pipeline::Step;
 use crate::value::{Time, signed};
 use crate::writer::heads::Heads;
-use crate::writer::{Writer, is_idempotent, weight};
+use crate::writer::{Writer, is_idempotent};
 
 /// What a group may weigh to go in one statement.
 const BYTES_MAX: usize = 16 << 20;
 
 /// Appends one event to a run that was left so.
-const APPEND: &str = "WITH head AS (UPDATE runs SET last_seq = $2::bigint, last_persisted_at = greatest($17::timestamptz, \
-    coalesce($18::timestamptz, clock_timestamp())), projector_is_behind = true, event_bus_is_behind = true WHERE run_id = \
-    $1::text AND last_seq = $2::bigint - 1 AND last_persisted_at = $17::timestamptz AND tenant_id = $6::text AND \
-    project_id = $7::text AND environment_id = $8::text RETURNING last_persisted_at) INSERT INTO run_events SELECT \
-    $1::text, $2::bigint, $3::uuid, $4::text, $5::text, $6::text, $7::text, $8::text, $9::text, $10::text, $11::int, \
-    $12::int, $13::bytea, $14::text, $15::text, $16::text, last_persisted_at FROM head RETURNING persisted_at";
+const APPEND: &str = include_str!("../../statements/append_event.sql");
 
 /// Appends the first event of a run.
-const BEGIN: &str = "WITH head AS (INSERT INTO runs VALUES ($1::text, $6::text, $7::text, $8::text, $2::bigint, \
-    greatest($17::timestamptz, coalesce($18::timestamptz, clock_timestamp())), 0, 0, true, true) ON CONFLICT DO NOTHING \
-    RETURNING last_persisted_at) INSERT INTO run_events SELECT $1::text, $2::bigint, $3::uuid, $4::text, $5::text, \
-    $6::text, $7::text, $8::text, $9::text, $10::text, $11::int, $12::int, $13::bytea, $14::text, $15::text, $16::text, \
-    last_persisted_at FROM head RETURNING persisted_at";
+const BEGIN: &str = include_str!("../../statements/begin_run.sql");
 
 /// Appends any number of events to any number of runs.
-const APPEND_ALL: &str = "WITH stamp AS MATERIALIZED (SELECT coalesce($18::timestamptz, clock_timestamp()) AS at), \
-    continued AS (UPDATE runs AS old SET last_seq = new.last_seq, last_persisted_at = greatest(old.last_persisted_at, \
-    (SELECT at FROM stamp)), projector_is_behind = true, event_bus_is_behind = true FROM (SELECT given.last_seq, \
-    found.place FROM unnest($19::text[], $20::text[], $21::text[], $22::text[], $23::bigint[], $24::timestamptz[], \
-    $25::bigint[]) AS given(run_id, tenant_id, project_id, environment_id, seq, at, last_seq) CROSS JOIN LATERAL (SELECT \
-    held.ctid AS place FROM runs AS held WHERE held.run_id = given.run_id AND held.tenant_id = given.tenant_id AND \
-    held.project_id = given.project_id AND held.environment_id = given.environment_id AND held.last_seq = given.seq AND \
-    held.last_persisted_at = given.at FOR UPDATE) AS found) AS new WHERE old.ctid = new.place RETURNING 1), \
-    begun AS (INSERT INTO runs SELECT given.run_id, given.tenant_id, given.project_id, given.environment_id, \
-    given.last_seq, stamp.at, 0, 0, true, true FROM stamp CROSS JOIN unnest($26::text[], $27::text[], $28::text[], \
-    $29::text[], $30::bigint[]) AS given(run_id, tenant_id, project_id, environment_id, last_seq) ON CONFLICT DO NOTHING \
-    RETURNING 1), \
-    stored AS (INSERT INTO run_events SELECT given.run_id, given.run_seq, given.event_id, given.event_type, \
-    given.emitted_at, given.tenant_id, given.project_id, given.environment_id, given.plan_id, given.plan_version, \
-    given.engine_attempt_id, given.logical_attempt_id, given.idempotency_key, given.step_id, given.payload, given.extra, \
-    greatest(given.at, (SELECT at FROM stamp)) FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], \
-    $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::int[], $12::int[], $13::bytea[], $14::text[], \
-    $15::text[], $16::text[], $17::timestamptz[]) AS given(run_id, run_seq, event_id, event_type, emitted_at, tenant_id, \
-    project_id, environment_id, plan_id, plan_version, engine_attempt_id, logical_attempt_id, idempotency_key, step_id, \
-    payload, extra, at)) \
-    SELECT at FROM stamp WHERE onward_require((SELECT count(*) FROM continued) + (SELECT count(*) FROM begun), $31) > 0";
+const APPEND_ALL: &str = include_str!("../../statements/append_events.sql");
 
 /// What a quick try came to.
 pub(super) enum Attempt {
     /// Everything is stored.
     Done(Vec<Receipt>),
+    /// The group cannot go this way.
+    Untried,
     /// Nothing is stored.
     Undone,
     /// Nobody knows, for this reason.
@@ -81,20 +54,22 @@ struct Guess<'a> {
 
 impl Writer {
     /// Tries the short way, if there is one.
-    pub(super) async fn quickly(&mut self, commits: &[&Admitted]) -> Attempt {
-        let is_short = commits.iter().all(|commit| is_idempotent(commit.commit()))
-            && commits.iter().map(|commit| weight(commit.commit())).sum::<usize>() <= BYTES_MAX;
+    pub(super) async fn quickly(&mut self, commits: &[&Admitted], bytes: usize) -> Attempt {
+        let is_short = bytes <= BYTES_MAX && commits.iter().all(|commit| is_idempotent(commit.commit()));
         let guess = if is_short { guess(commits, &self.heads) } else { None };
         let Some(guess) = guess else {
-            return Attempt::Undone;
+            return Attempt::Untried;
         };
         let Ok(client) = connect::take(&self.pool).await else {
-            return Attempt::Undone;
+            return Attempt::Untried;
         };
         let now = self.clock.as_ref().map(|clock| clock.now());
         match timeout(self.deadline, store(&client, &guess, now)).await {
             Ok(Ok(Some(stamp))) => Attempt::Done(self.remember(guess, stamp)),
-            Ok(Err(Trouble::Lost(why))) => Attempt::Unknown(why.to_string()),
+            Ok(Err(Trouble::Lost(why))) => {
+                drop(Object::take(client));
+                Attempt::Unknown(why.to_string())
+            }
             Ok(undone) => {
                 tracing::debug!(?undone, "what was believed of the runs is not true, or an event is there already");
                 guess.runs.iter().for_each(|(_, head)| self.heads.forget(&head.run_id));

@@ -1,12 +1,15 @@
 //! What a group of commits is about: everything that the rules may ask for, each once and in the order in which it is
 //! locked.
+//!
+//! With [`Care::Trust`], what is to be inserted is taken for new. Nearly always it is, and not looking saves half of
+//! the statements. Where it is not, the keys of the database object, and the group is looked at whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_journal::ExecutionId;
 use onward_runs::{RunEventWrite, RunId};
-use onward_store::tables::ShardLease;
-use onward_store::{Admitted, Change, Field as _, Key, Record as _, Table, Value};
+use onward_store::tables::{Execution, ShardLease};
+use onward_store::{Admitted, Care, Change, Commit, Epoch, Field as _, Key, Record as _, Table, Value};
 
 /// What a group of commits is about.
 #[derive(Default)]
@@ -15,8 +18,12 @@ pub(super) struct Wish<'a> {
     pub(super) tables: BTreeMap<&'static str, Rows>,
     /// Shards that must not change hands; those that are changed by the group are among the rows.
     pub(super) fences: BTreeSet<Key>,
+    /// Whether a shard must stay without an owner, of which there is no row to lock.
+    pub(super) has_no_owner: bool,
     /// Executions with journals to append to.
     pub(super) executions: BTreeSet<ExecutionId>,
+    /// Those of them whose rows are not locked by the commit that appends, so that a purge would not wait for it.
+    pub(super) unheld: BTreeSet<ExecutionId>,
     /// Runs with events to append, or readers to move.
     pub(super) runs: BTreeSet<&'a RunId>,
     /// Events that may be there already.
@@ -36,15 +43,20 @@ pub(super) struct Rows {
 
 impl<'a> Wish<'a> {
     /// What these commits are about.
-    pub(super) fn of(commits: &[&'a Admitted]) -> Self {
+    pub(super) fn of(commits: &[&'a Admitted], care: Care) -> Self {
         let mut wish = Self::default();
         for commit in commits.iter().map(|commit| commit.commit()) {
-            commit.changes.iter().for_each(|change| wish.add(change));
+            commit.changes.iter().for_each(|change| wish.add(change, care));
+            wish.has_no_owner |= commit.fences.iter().any(|fence| fence.epoch == Epoch::NONE);
             wish.fences.extend(commit.fences.iter().map(|fence| Key(vec![fence.shard.to_value()])));
-            wish.executions.extend(commit.journals.iter().map(|append| append.execution));
+            let executions = commit.journals.iter().map(|append| append.execution);
+            wish.executions.extend(executions.clone());
+            wish.unheld.extend(executions.filter(|execution| !updates(commit, *execution)));
             wish.runs.extend(commit.moves.iter().map(|step| &step.run));
             wish.runs.extend(commit.events.iter().map(|event| &event.run_id));
-            wish.events.extend(&commit.events);
+            if care == Care::Look {
+                wish.events.extend(&commit.events);
+            }
         }
         // A lock is never made stronger: that is how two transactions come to wait for each other.
         if let Some(leases) = wish.tables.get(ShardLease::TABLE.name) {
@@ -53,18 +65,31 @@ impl<'a> Wish<'a> {
         wish
     }
 
-    fn add(&mut self, change: &Change) {
+    fn add(&mut self, change: &Change, care: Care) {
         let table = change.table();
         let rows = self.tables.entry(table.name).or_insert_with(|| Rows::none(table));
-        if table.is_serial() && matches!(change, Change::Insert { .. } | Change::InsertOrKeep { .. }) {
+        let is_insert = matches!(change, Change::Insert { .. });
+        if table.is_serial() && (is_insert || matches!(change, Change::InsertOrKeep { .. })) {
             rows.serials += 1;
-        } else {
+        } else if care == Care::Look || !is_insert {
             rows.keys.insert(change.key());
+        }
+        if care == Care::Trust && !matches!(change, Change::InsertOrKeep { .. }) {
+            return;
         }
         for (place, values) in change.row().map(|row| table.unique_values(row)).unwrap_or_default() {
             rows.unique.entry(place).or_default().insert(values);
         }
     }
+}
+
+/// Whether the commit updates, and so locks, the row of an execution.
+fn updates(commit: &Commit, execution: ExecutionId) -> bool {
+    let key = Key(vec![execution.to_value()]);
+    let is_update = |change: &Change| {
+        matches!(change, Change::Update { table, .. } if table.name == Execution::TABLE.name) && change.key() == key
+    };
+    commit.changes.iter().any(is_update)
 }
 
 impl Rows {

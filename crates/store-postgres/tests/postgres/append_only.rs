@@ -89,7 +89,7 @@ fn item(status: &str, skipped: bool) -> OutboxItem {
 
 #[tokio::test]
 async fn the_database_refuses_statuses_that_do_not_exist() {
-    let Fixture { store, .. } = fresh().await;
+    let Fixture { store, cluster: _cluster, .. } = fresh().await;
     let campaign = CampaignRun {
         id: Text::from("run"),
         campaign_id: Text::from("campaign"),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use onward_store::conformance::{self, Opened, Subject, Tampering};
+use onward_store::conformance::differential::differential;
+use onward_store::conformance::{self, OnMemory, Opened, Subject, Tampering};
 use onward_store::{Error, ManualClock, Policy, Store};
 use onward_store_postgres::{Options, Postgres};
 use onward_testing::Cluster;
@@ -86,4 +87,15 @@ impl Opened for Database {
 async fn the_store_conforms() {
     let report = conformance::run(&OnPostgres::start(), std::env::var("ONLY").ok().as_deref()).await;
     report.expect_all_passed();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_sequences_are_answered_as_by_the_store_in_memory() {
+    let subject = OnPostgres::start();
+    let seeds: u64 = std::env::var("SEEDS").map_or(60, |seeds| seeds.parse().unwrap());
+    for seed in 0..seeds {
+        if let Err(divergence) = differential(&[&OnMemory, &subject], seed, 40).await {
+            panic!("{divergence}");
+        }
+    }
 }

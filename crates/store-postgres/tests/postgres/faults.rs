@@ -159,8 +159,9 @@ async fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
 
 #[tokio::test]
 async fn every_store_call_has_a_deadline() {
-    let url = careless().database().unwrap();
-    let deadline = Duration::from_millis(300);
+    let cluster = careless();
+    let url = cluster.database().unwrap();
+    let deadline = Duration::from_secs(3);
     let store = Postgres::open(&url, Options { deadline, ..Options::default() }).await.unwrap();
     store.append_event(event("r", 1)).await.unwrap();
     store.commit(Commit::new().insert(&job("held", 0))).await.unwrap();
@@ -194,6 +195,9 @@ async fn a_dropped_future_leaves_no_open_transaction() {
     next.unwrap();
 }
 
+/// As the protocol has it, where a word of another statement begins alike.
+const COMMIT: &str = "COMMIT\0";
+
 /// What a store is told when its connection is cut at COMMIT, and what is stored in the end.
 async fn cut_at_commit(cut: Cut) {
     let fixture = fresh().await;
@@ -201,7 +205,7 @@ async fn cut_at_commit(cut: Cut) {
     let url = fixture.url.replace(&fixture.cluster.port().to_string(), &proxy.port().to_string());
     let store = Postgres::open(&url, Options { writers: 1, ..Options::default() }).await.unwrap();
     store.commit(Commit::new().insert(&job("j", 0))).await.unwrap();
-    proxy.cut_next("COMMIT", cut);
+    proxy.cut_next(COMMIT, cut);
     store.commit(Commit::new().update(&job("j", 1), 1)).await.unwrap();
     assert_eq!(proxy.cuts(), 1);
     let stored: Option<(Job, u64)> = fixture.store.get(Key(vec![Value::Text(Text::from("j"))])).await.unwrap();
@@ -240,10 +244,10 @@ async fn an_outcome_that_cannot_be_found_out_is_said_to_be_unknown() {
     let fixture = fresh().await;
     let proxy = Proxy::start(fixture.cluster.port()).await;
     let url = fixture.url.replace(&fixture.cluster.port().to_string(), &proxy.port().to_string());
-    let deadline = Duration::from_millis(500);
+    let deadline = Duration::from_secs(3);
     let store = Postgres::open(&url, Options { deadline, writers: 1, ..Options::default() }).await.unwrap();
     store.commit(Commit::new().insert(&job("j", 0))).await.unwrap();
-    proxy.cut_next("COMMIT", Cut::AfterPassingOn);
+    proxy.cut_next(COMMIT, Cut::AfterPassingOn);
     proxy.stay_closed_after_the_cut();
     let answer = store.commit(Commit::new().update(&job("j", 1), 1)).await;
     assert!(matches!(answer, Err(Error::OutcomeUnknown(_))), "{answer:?}");

@@ -1,6 +1,7 @@
 //! Commits that are performed together do not feel each other.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::future::{join, join3};
@@ -12,6 +13,7 @@ use onward_store::{
     Store as _, Value,
 };
 use onward_store_postgres::{Options, Postgres};
+use onward_testing::Cluster;
 use tokio_postgres::Client;
 
 use crate::sample::{append, event, job, message, run};
@@ -22,15 +24,17 @@ struct Busy {
     store: Postgres,
     url: String,
     holder: Client,
+    _cluster: Arc<Cluster>,
 }
 
 async fn busy() -> Busy {
-    let url = careless().database().unwrap();
+    let cluster = careless();
+    let url = cluster.database().unwrap();
     let store = Postgres::open(&url, Options { writers: 1, ..Options::default() }).await.unwrap();
     store.commit(Commit::new().insert(&job("held", 0))).await.unwrap();
     let holder = connect(&url).await;
     holder.batch_execute("BEGIN; SELECT * FROM job_queue WHERE id = 'held' FOR UPDATE").await.unwrap();
-    Busy { store, url, holder }
+    Busy { store, url, holder, _cluster: cluster }
 }
 
 impl Busy {

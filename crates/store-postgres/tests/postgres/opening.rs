@@ -25,7 +25,8 @@ async fn a_server_that_is_not_there_is_unavailable() {
 
 #[tokio::test]
 async fn a_database_that_is_not_there_is_unusable() {
-    let error = refusal(&careless().url("nothing")).await;
+    let cluster = careless();
+    let error = refusal(&cluster.url("nothing")).await;
     assert_eq!(error.kind(), Kind::Fatal);
     assert!(error.to_string().contains("Create it first"), "{error}");
 }

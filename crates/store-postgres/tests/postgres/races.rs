@@ -7,23 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use onward_runs::RunSeq;
 use onward_store::{Commit, Error, Kind, Page, RunStateStore as _, Shard, Store as _, lease};
 use onward_store_postgres::Postgres;
+use onward_testing::Cluster;
 use tokio::task::JoinSet;
 
 use crate::sample::{append, event, execution, run};
 use crate::server::{fresh, open};
 
-/// Two handles on an empty store, as two processes would have.
-async fn pair() -> [Arc<Postgres>; 2] {
+/// Two handles on an empty store, as two processes would have, and the server they are on.
+async fn pair() -> ([Arc<Postgres>; 2], Arc<Cluster>) {
     let fixture = fresh().await;
     let other = open(&fixture.url).await;
-    [Arc::new(fixture.store), Arc::new(other)]
+    ([Arc::new(fixture.store), Arc::new(other)], fixture.cluster)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_append_to_the_same_runs_without_gaps_or_repeats() {
     const TASKS: usize = 8;
     const EACH: usize = 40;
-    let pair = pair().await;
+    let (pair, _cluster) = pair().await;
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let store = Arc::clone(&pair[task % 2]);
@@ -53,7 +54,7 @@ async fn two_processes_append_to_the_same_runs_without_gaps_or_repeats() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_first_event_from_everywhere_at_once_is_stored_once() {
-    let pair = pair().await;
+    let (pair, _cluster) = pair().await;
     for round in 0..20 {
         let name = format!("run-{round}");
         let mut tasks = JoinSet::new();
@@ -72,7 +73,7 @@ async fn the_same_first_event_from_everywhere_at_once_is_stored_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_all_who_append_to_a_journal_at_the_same_place_one_does() {
-    let pair = pair().await;
+    let (pair, _cluster) = pair().await;
     pair[0].commit(Commit::new().insert(&execution(1))).await.unwrap();
     for place in 0..20 {
         let mut tasks = JoinSet::new();
@@ -89,7 +90,7 @@ async fn of_all_who_append_to_a_journal_at_the_same_place_one_does() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_all_who_claim_a_shard_one_gets_it() {
-    let pair = pair().await;
+    let (pair, _cluster) = pair().await;
     for round in 0..20 {
         let mut tasks = JoinSet::new();
         for task in 0..8 {
@@ -102,7 +103,7 @@ async fn of_all_who_claim_a_shard_one_gets_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_never_sees_an_event_before_those_that_come_before_it() {
-    let pair = pair().await;
+    let (pair, _cluster) = pair().await;
     let is_done = Arc::new(AtomicBool::new(false));
     let mut writers = JoinSet::new();
     for task in 0..6 {
@@ -142,7 +143,7 @@ async fn a_reader_never_sees_an_event_before_those_that_come_before_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn purging_and_appending_at_once_leaves_a_whole_journal_or_none() {
-    let pair = pair().await;
+    let (pair, _cluster) = pair().await;
     let mut tasks = JoinSet::new();
     for task in 0..4 {
         let store = Arc::clone(&pair[task % 2]);

@@ -1,0 +1,14 @@
+-- The chunks of a journal that hold events from $2 on. The one that $2 is in is the last that begins at or before it.
+SELECT first_sequence, events, records
+FROM journal
+WHERE execution_id = $1
+    AND first_sequence >= coalesce((
+        SELECT first_sequence
+        FROM journal
+        WHERE execution_id = $1 AND first_sequence <= $2
+        ORDER BY first_sequence DESC
+        LIMIT 1
+    ), 0)
+    AND first_sequence + events > $2
+ORDER BY first_sequence
+LIMIT $3
