@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 const SINGLE: usize = 1_000;
 const TOGETHER: usize = 10_000;
 const BATCH: usize = 10_000;
-const BATCHES: usize = 20;
+const BATCHES: usize = 10;
 
 fn main() -> Result<()> {
     let options = Options::from_args()?;

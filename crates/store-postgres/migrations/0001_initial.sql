@@ -233,7 +233,7 @@ $$;
 CREATE TRIGGER run_events_stay BEFORE UPDATE OR TRUNCATE ON run_events EXECUTE FUNCTION onward_refuse();
 CREATE TRIGGER journal_stays BEFORE UPDATE OR TRUNCATE ON journal EXECUTE FUNCTION onward_refuse();
 -- Emptying these at one blow, or renaming one row, would take events away from what keeps them.
-CREATE TRIGGER runs_stay BEFORE UPDATE OF run_id OR TRUNCATE ON runs EXECUTE FUNCTION onward_refuse();
+CREATE TRIGGER runs_stay BEFORE UPDATE OF run_id, tenant_id, project_id, environment_id OR TRUNCATE ON runs EXECUTE FUNCTION onward_refuse();
 CREATE TRIGGER executions_stay BEFORE UPDATE OF execution_id OR TRUNCATE ON executions EXECUTE FUNCTION onward_refuse();
 
 CREATE FUNCTION onward_keep_event() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$

@@ -13,8 +13,15 @@ use crate::tls;
 /// Older servers lack what the statements use.
 const VERSION_MIN: i32 = 140_000;
 
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
 /// A pool of connections that are ready for use.
-pub(crate) fn pool(address: &Address, size: usize, deadline: Duration) -> Result<Pool, Error> {
+pub(crate) fn pool(address: &Address, size: usize, deadline: Duration, access: Access) -> Result<Pool, Error> {
     let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let mut target = address.config.clone();
     // A server that has gone without a word is noticed even by who only waits.
@@ -23,7 +30,7 @@ pub(crate) fn pool(address: &Address, size: usize, deadline: Duration) -> Result
         Transport::Plain => Manager::from_config(target, NoTls, config),
         Transport::Tls => Manager::from_config(target, tls::connector()?, config),
     };
-    let settings = settings(deadline);
+    let settings = settings(deadline, access);
     let prepare = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
         let settings = settings.clone();
         Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
@@ -39,7 +46,8 @@ pub(crate) fn pool(address: &Address, size: usize, deadline: Duration) -> Result
 ///   do not need it can still be performed;
 /// - to plan a statement once, and to look rows up in an index even if a table looks small enough to be read whole:
 ///   plans are kept, tables grow.
-fn settings(deadline: Duration) -> String {
+fn settings(deadline: Duration, access: Access) -> String {
+    let read_only = if access == Access::Read { "on" } else { "off" };
     let ms = deadline.as_millis().clamp(3, 2_147_483_647);
     let lock_ms = ms / 3;
     format!(
@@ -48,7 +56,7 @@ fn settings(deadline: Duration) -> String {
          SET lock_timeout = {lock_ms};
          SET idle_in_transaction_session_timeout = {ms};
          SET default_transaction_isolation = 'read committed';
-         SET default_transaction_read_only = off;
+         SET default_transaction_read_only = {read_only};
          SET plan_cache_mode = force_generic_plan;
          SET enable_seqscan = off;
          SET enable_memoize = off;
@@ -57,7 +65,7 @@ fn settings(deadline: Duration) -> String {
 }
 
 /// Refuses a server that cannot keep what is promised.
-pub(crate) async fn check_server(client: &Client) -> Result<(), Error> {
+pub(crate) async fn check_server(client: &Client, access: Access) -> Result<(), Error> {
     let row = client
         .query_one(
             "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
@@ -72,6 +80,9 @@ pub(crate) async fn check_server(client: &Client) -> Result<(), Error> {
     }
     if encoding != "UTF8" {
         return Err(Error::Unusable(format!("the encoding of the database is {encoding}: create one with UTF8")));
+    }
+    if access == Access::Read {
+        return Ok(());
     }
     if row.get::<_, bool>(3) {
         return Err(Error::Unusable("the server is a standby, which cannot be written to: use the primary".to_owned()));

@@ -40,13 +40,15 @@ use onward_store::{
 pub use options::Options;
 
 use crate::address::Address;
+use crate::connect::Access;
 use crate::error::Trouble;
 use crate::read::Readers;
 use crate::writer::{Start, Writers};
 
 /// A store in a Postgres database.
 pub struct Postgres {
-    writers: Writers,
+    /// Absent in a store that is only read.
+    writers: Option<Writers>,
     readers: Readers,
     pool: Pool,
     policy: Policy,
@@ -71,18 +73,36 @@ impl Postgres {
     /// # }
     /// ```
     pub async fn open(url: &str, options: Options) -> Result<Self, Error> {
-        let Options { policy, clock, writers, bulk_writers, readers, queue, deadline } = options;
+        let Options { clock, writers, bulk_writers, queue, deadline, .. } = options.clone();
         let address = Address::parse(url)?;
-        let pool = connect::pool(&address, readers, deadline)?;
+        let pool = connect::pool(&address, options.readers, deadline, Access::Write)?;
         let mut client = connect::take(&pool).await.map_err(Trouble::into_error)?;
-        connect::check_server(&client).await?;
+        connect::check_server(&client, Access::Write).await?;
         migrate::to_newest(&mut client).await?;
         drop(client);
-        let writing = connect::pool(&address, writers.max(1) + bulk_writers.max(1), deadline)?;
-        let start = Start { pool: writing, clock: clock.clone(), writers, bulk_writers, queue, deadline };
-        let writers = Writers::start(&start);
+        let writing = connect::pool(&address, writers.max(1) + bulk_writers.max(1), deadline, Access::Write)?;
+        let start = Start { pool: writing, clock, writers, bulk_writers, queue, deadline };
+        Ok(Self { writers: Some(Writers::start(&start)), ..Self::reading(pool, options) })
+    }
+
+    /// Connects to a database that holds a store, to read from it only. Nothing in it is changed; it may be a standby.
+    pub async fn open_existing(url: &str, options: Options) -> Result<Self, Error> {
+        let pool = connect::pool(&Address::parse(url)?, options.readers, options.deadline, Access::Read)?;
+        let client = connect::take(&pool).await.map_err(Trouble::into_error)?;
+        connect::check_server(&client, Access::Read).await?;
+        migrate::expect_newest(&client).await?;
+        drop(client);
+        Ok(Self::reading(pool, options))
+    }
+
+    fn reading(pool: Pool, options: Options) -> Self {
+        let Options { policy, clock, deadline, .. } = options;
         let readers = Readers::new(pool.clone(), policy.limits.page_max, deadline);
-        Ok(Self { writers, readers, pool, policy, clock, deadline })
+        Self { writers: None, readers, pool, policy, clock, deadline }
+    }
+
+    fn writers(&self) -> Result<&Writers, Error> {
+        self.writers.as_ref().ok_or_else(|| Error::Unusable("the store was opened for reading only".to_owned()))
     }
 }
 
@@ -93,7 +113,7 @@ impl Store for Postgres {
     }
 
     async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
-        self.writers.commit(commit).await
+        self.writers()?.commit(commit).await
     }
 
     async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
@@ -121,6 +141,7 @@ impl Store for Postgres {
     }
 
     async fn purge(&self, purge: Purge) -> Result<bool, Error> {
+        self.writers()?;
         purge::purge(&self.pool, &purge, self.deadline).await
     }
 

@@ -1,6 +1,6 @@
 //! The schema, brought to what this program knows when a database is opened.
 
-use deadpool_postgres::{Client, Transaction};
+use deadpool_postgres::{Client, GenericClient, Transaction};
 use onward_store::Error;
 use onward_store::migration::{self, Applied, Migration};
 
@@ -24,16 +24,34 @@ pub(crate) async fn to_newest(client: &mut Client) -> Result<(), Error> {
     transaction.commit().await.map_err(error::from)
 }
 
+/// Whether the database can be read as it is. One without our tables is no store; one that is older has to be upgraded
+/// first.
+pub(crate) async fn expect_newest(client: &Client) -> Result<(), Error> {
+    if !is_recorded(client).await? {
+        return Err(Error::Unusable("there is no store in the database".to_owned()));
+    }
+    migration::expect_none_missing(MIGRATIONS, &recorded(client).await?)
+}
+
 /// What was applied. The table of that is made if need be, and only then: in a database that is up to date no right to
 /// make tables is needed.
 async fn applied(transaction: &Transaction<'_>) -> Result<Vec<Applied>, Error> {
-    let found = transaction.query_one("SELECT to_regclass('onward_migrations') IS NOT NULL", &[]).await;
-    if !found.map_err(error::from)?.get::<_, bool>(0) {
+    if !is_recorded(transaction).await? {
         let table = "CREATE TABLE onward_migrations (number BIGINT NOT NULL, name TEXT NOT NULL, checksum TEXT NOT \
                      NULL, applied_at TIMESTAMPTZ NOT NULL, CONSTRAINT onward_migrations_pkey PRIMARY KEY (number))";
         transaction.batch_execute(table).await.map_err(error::from)?;
     }
-    let rows = transaction.query("SELECT number, name, checksum FROM onward_migrations ORDER BY number", &[]).await;
+    recorded(transaction).await
+}
+
+/// Whether there is a table of what was applied.
+async fn is_recorded(client: &impl GenericClient) -> Result<bool, Error> {
+    let found = client.query_one("SELECT to_regclass('onward_migrations') IS NOT NULL", &[]).await;
+    Ok(found.map_err(error::from)?.get(0))
+}
+
+async fn recorded(client: &impl GenericClient) -> Result<Vec<Applied>, Error> {
+    let rows = client.query("SELECT number, name, checksum FROM onward_migrations ORDER BY number", &[]).await;
     let applied = rows.map_err(error::from)?.into_iter().map(|row| {
         let number = u32::try_from(row.try_get::<_, i64>(0)?).unwrap_or(u32::MAX);
         Ok(Applied { number, name: row.try_get(1)?, checksum: row.try_get(2)? })

@@ -4,9 +4,10 @@
 use deadpool_postgres::Client;
 use onward_store::Error;
 
+use crate::Options;
 use crate::address::Address;
+use crate::connect::{self, Access};
 use crate::error::{self, Trouble};
-use crate::{Options, connect};
 
 /// A connection, and a narrow table.
 pub struct Yardstick(Client);
@@ -14,7 +15,7 @@ pub struct Yardstick(Client);
 impl Yardstick {
     /// Connects, and makes the table if need be.
     pub async fn open(url: &str) -> Result<Self, Error> {
-        let pool = connect::pool(&Address::parse(url)?, 1, Options::default().deadline)?;
+        let pool = connect::pool(&Address::parse(url)?, 1, Options::default().deadline, Access::Write)?;
         let client = connect::take(&pool).await.map_err(Trouble::into_error)?;
         let table = "CREATE TABLE IF NOT EXISTS yardstick (id BIGINT GENERATED ALWAYS AS IDENTITY, body BYTEA NOT \
                      NULL, CONSTRAINT yardstick_pkey PRIMARY KEY (id))";

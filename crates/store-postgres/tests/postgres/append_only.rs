@@ -28,6 +28,7 @@ async fn events_and_journals_are_never_updated_and_go_only_as_a_whole() {
         "TRUNCATE run_events",
         "TRUNCATE runs",
         "UPDATE runs SET run_id = 'c' WHERE run_id = 'a'",
+        "UPDATE runs SET tenant_id = 'c' WHERE run_id = 'a'",
         "UPDATE journal SET records = ''",
         "DELETE FROM journal",
         "TRUNCATE journal",

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use onward_store::{Error, Kind};
+use onward_store::{Error, Kind, Page, Purge, RunStateStore as _, Store as _};
 use onward_store_postgres::{Options, Postgres};
 
-use crate::server::{careless, connect};
+use crate::sample::{event, run};
+use crate::server::{careless, connect, fresh};
 
 async fn refusal(url: &str) -> Error {
     let options = Options { deadline: Duration::from_secs(5), ..Options::default() };
@@ -13,6 +14,21 @@ async fn refusal(url: &str) -> Error {
         Ok(_) => panic!("the database was opened"),
         Err(error) => error,
     }
+}
+
+#[tokio::test]
+async fn a_store_that_is_opened_to_be_read_is_not_changed() {
+    let fixture = fresh().await;
+    fixture.store.append_event(event("r", 1)).await.unwrap();
+    let reading = Postgres::open_existing(&fixture.url, Options::default()).await.unwrap();
+    assert_eq!(reading.fetch_events(&run("r"), Page::default()).await.unwrap().len(), 1);
+    assert!(matches!(reading.append_event(event("r", 2)).await, Err(Error::Unusable(_))));
+    assert!(matches!(reading.purge(Purge::Run(run("r"))).await, Err(Error::Unusable(_))));
+    let empty = fixture.cluster.database().unwrap();
+    let refused = Postgres::open_existing(&empty, Options::default()).await.err();
+    assert_eq!(refused, Some(Error::Unusable("there is no store in the database".to_owned())));
+    let count = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace";
+    assert_eq!(connect(&empty).await.query_one(count, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
 
 #[tokio::test]

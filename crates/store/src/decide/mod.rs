@@ -90,7 +90,8 @@ impl From<&RunEventRecord> for Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Care {
     /// Take every event for new and let the unique keys of the database object. Nearly all of them are new, and not
-    /// looking is twice as fast. When the database objects, decide again with [`Care::Look`].
+    /// looking is twice as fast. When the database objects, decide again with [`Care::Look`]; and likewise when a guard does
+    /// not hold, because an event that was not looked at may be the first that does not fit.
     Trust,
     /// Look.
     Look,

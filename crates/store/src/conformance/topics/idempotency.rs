@@ -18,6 +18,8 @@ super::checks!(Idempotency:
     a_repeat_with_another_payload_keeps_the_first_and_is_reported,
     a_repeat_with_a_payload_for_none_is_reported,
     a_repeat_without_the_payload_is_reported,
+    a_repeat_of_another_type_is_reported,
+    a_repeat_about_another_step_is_reported,
     every_differing_repeat_is_reported,
     members_in_another_order_do_not_differ,
     white_space_does_not_differ,
@@ -133,6 +135,24 @@ async fn a_repeat_with_a_payload_for_none_is_reported(world: &World<'_>) -> Verd
 
 async fn a_repeat_without_the_payload_is_reported(world: &World<'_>) -> Verdict {
     contradict(world, Some("{}"), None, true).await
+}
+
+/// Where keys are not checked, an event can repeat the key of one that says something else.
+async fn contradict_by_key(world: &World<'_>, second: RunEventWrite) -> Verdict {
+    let world = world.fresh(Policy { keys: crate::KeyCheck::Off, ..Policy::default() }).await?;
+    world.append_event(event("r", 1)).await?;
+    let answer = world.append_event(second).await?;
+    same("repeat, differs", (answer.result.idempotent, answer.differs), (true, true))?;
+    let kept: Vec<_> = world.log("r").await?.into_iter().map(|record| record.event).collect();
+    same("what is kept", kept, vec![event("r", 1)])
+}
+
+async fn a_repeat_of_another_type_is_reported(world: &World<'_>) -> Verdict {
+    contradict_by_key(world, RunEventWrite { event_type: id("StepFailed"), ..event("r", 1) }).await
+}
+
+async fn a_repeat_about_another_step_is_reported(world: &World<'_>) -> Verdict {
+    contradict_by_key(world, RunEventWrite { step_id: Some(id("another")), ..event("r", 1) }).await
 }
 
 async fn every_differing_repeat_is_reported(world: &World<'_>) -> Verdict {
