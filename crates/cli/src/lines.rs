@@ -9,12 +9,15 @@ use anyhow::Context as _;
 /// No line is longer: a file without line breaks must not fill the memory.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 
+/// Bytes that are read at a time.
+pub(crate) const BUFFER_BYTES: usize = 1 << 18;
+
 /// Some editors put one at the beginning of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The lines of an input, numbered from 1, blank ones left out.
 pub(crate) struct Lines {
-    input: Box<dyn BufRead + Send>,
+    input: BufReader<Box<dyn Read + Send>>,
     name: String,
     buffer: Vec<u8>,
     number: u64,
@@ -31,14 +34,19 @@ pub(crate) enum Unreadable {
 impl Lines {
     /// The lines of a file; `-` is standard input.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        let input: Box<dyn BufRead + Send> = if path == Path::new("-") {
-            Box::new(BufReader::new(io::stdin()))
+        let input: Box<dyn Read + Send> = if path == Path::new("-") {
+            Box::new(io::stdin())
         } else {
-            let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-            Box::new(BufReader::with_capacity(1 << 18, file))
+            Box::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?)
         };
+        let input = BufReader::with_capacity(BUFFER_BYTES, input);
         let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
         Ok(Self { input, name, buffer: Vec::new(), number: 0 })
+    }
+
+    /// Whether the next line, or a part of it, is here already: reading on does not wait for anybody.
+    pub(crate) fn has_more_at_hand(&self) -> bool {
+        !self.input.buffer().is_empty()
     }
 
     /// The next line that is not blank, and its number.

@@ -8,7 +8,7 @@
 //! - [`verify`]: whether an event carries the idempotency key that its parts make. [`KeyParts`]: how such a key is made.
 //! - [`run_transition`], [`step_transition`]: the life of a run and of a step as tables. [`legal`]: the tables asked about an
 //!   event.
-//! - [`reduce`]: a snapshot and an event to the next snapshot. [`detect_gaps`]: whether an event in between is missing.
+//! - [`reduce()`]: a snapshot and an event to the next snapshot. [`detect_gaps`]: whether an event in between is missing.
 //!
 //! ```
 //! use onward_journal::Timestamp;

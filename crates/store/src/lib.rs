@@ -4,7 +4,7 @@
 //!   together: journal events, rows, run events, positions of readers. It is guarded by what the caller believes, and
 //!   stores nothing when a guard does not hold.
 //! - [`RunStateStore`]: the contract for run events, for producers and readers that need nothing else.
-//! - [`decide`]: the rules of a commit, written once. An adapter reads what [`Before`] asks for, calls it, and writes the
+//! - [`decide()`]: the rules of a commit, written once. An adapter reads what [`Before`] asks for, calls it, and writes the
 //!   [`Plan`] it gets, all in one transaction of its database.
 //! - [`memory`]: the simplest store that can be right; the others are compared with it.
 //! - `conformance` (a feature): the suite that every adapter has to pass, ours and yours.

@@ -7,10 +7,16 @@ use onward_runs::RunEventWrite;
 use onward_store::{Appended, Error, KeyCheck, Kind, Policy, RunStateStore as _, Store};
 use tokio::sync::mpsc;
 
-use crate::lines::{Lines, Unreadable};
+use crate::lines::{BUFFER_BYTES, Lines, Unreadable};
 
 /// Events in one append.
 const BATCH: usize = 10_000;
+
+/// Bytes of lines in one append, so that large events do not fill the memory.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// Portions that wait to be appended; one is what was read at a time.
+const PORTIONS: usize = 16;
 
 /// Appends in a row that may fail because the store cannot be reached.
 const TRIES: u32 = 5;
@@ -35,6 +41,7 @@ pub(crate) trait Sink {
 
 struct Line {
     number: u64,
+    bytes: usize,
     event: RunEventWrite,
 }
 
@@ -46,49 +53,67 @@ enum Read {
 
 /// Appends all of `lines`.
 pub(crate) async fn all(store: &dyn Store, lines: Lines, sink: &mut impl Sink) -> anyhow::Result<()> {
-    let (sender, mut reads) = mpsc::channel(2 * BATCH);
+    let (sender, mut portions) = mpsc::channel(PORTIONS);
     // The store looks at keys again, and warns where it is to warn: once is enough.
     let mut policy = *store.policy();
     policy.keys = if policy.keys == KeyCheck::Reject { KeyCheck::Reject } else { KeyCheck::Off };
     // Not joined: it may wait for a line that never comes, and the process does not have to.
     thread::Builder::new().name("onward-lines".to_owned()).spawn(move || read(lines, &policy, &sender))?;
-    let mut batch = Vec::new();
-    while let Some(first) = reads.recv().await {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    while let Some(first) = portions.recv().await {
         let mut next = Some(first);
-        while let Some(read) = next {
-            match read {
-                Read::Line(line) => batch.push(*line),
-                Read::Refused(refused) => sink.refused(&refused),
-                Read::Failed(error) => {
-                    append(store, batch, sink).await?;
-                    return Err(error);
+        while let Some(portion) = next {
+            for read in portion {
+                match read {
+                    Read::Line(line) => {
+                        bytes += line.bytes;
+                        batch.push(*line);
+                    }
+                    Read::Refused(refused) => sink.refused(&refused),
+                    Read::Failed(error) => {
+                        append(store, batch, sink).await?;
+                        return Err(error);
+                    }
                 }
             }
-            next = if batch.len() < BATCH { reads.try_recv().ok() } else { None };
+            let is_full = batch.len() >= BATCH || bytes >= BATCH_BYTES;
+            next = if is_full { None } else { portions.try_recv().ok() };
         }
+        bytes = 0;
         append(store, std::mem::take(&mut batch), sink).await?;
     }
     Ok(())
 }
 
-fn read(mut lines: Lines, policy: &Policy, sender: &mpsc::Sender<Read>) {
+/// Hands on what is at hand before it waits for more, and before it becomes too much.
+fn read(mut lines: Lines, policy: &Policy, sender: &mpsc::Sender<Vec<Read>>) {
+    let (mut portion, mut bytes) = (Vec::new(), 0);
     while let Some(next) = lines.next() {
-        let read = match next {
-            Ok((number, text)) => parse(number, text, policy).unwrap_or_else(Read::Refused),
+        portion.push(match next {
+            Ok((number, text)) => {
+                bytes += text.len();
+                parse(number, text, policy).unwrap_or_else(Read::Refused)
+            }
             Err(Unreadable::Line { number, reason }) => Read::Refused(Refused { line: number, reason }),
             Err(Unreadable::Input(error)) => Read::Failed(error),
-        };
-        if sender.blocking_send(read).is_err() {
+        });
+        if bytes < BUFFER_BYTES && lines.has_more_at_hand() {
+            continue;
+        }
+        bytes = 0;
+        if sender.blocking_send(std::mem::take(&mut portion)).is_err() {
             return;
         }
     }
+    // Whoever no longer listens has no use for it.
+    drop(sender.blocking_send(portion));
 }
 
 fn parse(number: u64, text: &str, policy: &Policy) -> Result<Read, Refused> {
     let refuse = |reason: String| Refused { line: number, reason };
     let event = RunEventWrite::from_json(text).map_err(|error| refuse(error.to_string()))?;
     policy.check(0, &event).map_err(|invalid| refuse(invalid.to_string()))?;
-    Ok(Read::Line(Box::new(Line { number, event })))
+    Ok(Read::Line(Box::new(Line { number, bytes: text.len(), event })))
 }
 
 /// Appends a batch; one that is refused because of a single event is halved until that event stands alone.
