@@ -33,6 +33,11 @@ fn is_lost_write(cause: &rusqlite::Error) -> bool {
     cause.sqlite_extended_error_code().is_some_and(|code| lost.contains(&code))
 }
 
+/// Whether another connection holds a lock.
+pub(crate) fn is_busy(cause: &rusqlite::Error) -> bool {
+    matches!(cause.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
 /// Whether the file ends where it should not.
 fn is_cut_short(cause: &rusqlite::Error) -> bool {
     cause.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_IOERR_SHORT_READ)

@@ -13,6 +13,9 @@ use crate::{error, migrate};
 /// How long to wait for another process that writes to the same file.
 const BUSY: Duration = Duration::from_secs(10);
 
+/// How often to try to turn a new file over while others do the same.
+const WAL_TRIES: u32 = 1_000;
+
 /// Statements kept prepared: a handful for each table.
 const STATEMENTS: usize = 256;
 
@@ -23,8 +26,7 @@ const WRITER_CACHE_KIB: i64 = 64 << 10;
 pub(crate) fn writable(path: &Path) -> Result<Connection, Error> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     migrate::refuse_foreign(&connection)?;
-    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(error::from)?;
-    if mode != "wal" {
+    if to_write_ahead_log(&connection)? != "wal" {
         return Err(Error::Unusable("the file system cannot keep a write-ahead log".to_owned()));
     }
     // FULL syncs the log at each commit: what was acknowledged survives the loss of power. The writer checkpoints by
@@ -34,6 +36,21 @@ pub(crate) fn writable(path: &Path) -> Result<Connection, Error> {
     pragma(&connection, "recursive_triggers", true)?;
     pragma(&connection, "cache_size", -WRITER_CACHE_KIB)?;
     Ok(connection)
+}
+
+/// Several that open a new file at once get in each other's way here, and SQLite does not wait as it does elsewhere.
+fn to_write_ahead_log(connection: &Connection) -> Result<String, Error> {
+    let mut tries = 0;
+    loop {
+        match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
+            Err(cause) if error::is_busy(&cause) && tries < WAL_TRIES => {
+                tries += 1;
+                // This waits for whoever is writing.
+                connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").map_err(error::from)?;
+            }
+            outcome => return outcome.map_err(error::from),
+        }
+    }
 }
 
 /// A connection that only reads, and never creates.

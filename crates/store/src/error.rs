@@ -140,7 +140,7 @@ pub enum Conflict {
         found: RunSeq,
     },
     /// The run belongs to another tenant, project or environment than the event.
-    #[error("run {run} belongs to another tenant, project or environment (event {index} of the call)")]
+    #[error("run {run} belongs to another tenant, project or environment")]
     ForeignRun {
         /// Which event of the call, counted from 0.
         index: usize,
@@ -148,7 +148,7 @@ pub enum Conflict {
         run: RunId,
     },
     /// An event with this id but another idempotency key is stored already.
-    #[error("event id {event_id} belongs to another event already (event {index} of the call)")]
+    #[error("event id {event_id} belongs to another event already")]
     EventIdTaken {
         /// Which event of the call, counted from 0.
         index: usize,

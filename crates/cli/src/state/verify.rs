@@ -60,9 +60,15 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         writeln!(io::stdout(), "{}", serde_json::to_string(&verdict)?)?;
     } else {
         let word = if findings == 0 { paint::good("valid").to_string() } else { paint::error("wrong").to_string() };
-        paint::say(format_args!("{word}: {events} events of {runs} runs, {findings} findings"));
+        let (events, runs) = (counted(events, "event"), counted(runs, "run"));
+        paint::say(format_args!("{word}: {events} of {runs}, {}", counted(findings, "finding")));
     }
     Ok(ExitCode::from(u8::from(findings > 0)))
+}
+
+/// `1 run`, `2 runs`.
+fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A count on the terminal while much is verified.

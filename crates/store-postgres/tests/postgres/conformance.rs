@@ -85,14 +85,14 @@ impl Opened for Database {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_conforms() {
-    let report = conformance::run(&OnPostgres::start(), std::env::var("ONLY").ok().as_deref()).await;
+    let report = conformance::run(&OnPostgres::start(), std::env::var("ONWARD_ONLY").ok().as_deref()).await;
     report.expect_all_passed();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_sequences_are_answered_as_by_the_store_in_memory() {
     let subject = OnPostgres::start();
-    let seeds: u64 = std::env::var("SEEDS").map_or(60, |seeds| seeds.parse().unwrap());
+    let seeds: u64 = std::env::var("ONWARD_SEEDS").map_or(60, |seeds| seeds.parse().unwrap());
     for seed in 0..seeds {
         if let Err(divergence) = differential(&[&OnMemory, &subject], seed, 40).await {
             panic!("{divergence}");

@@ -71,7 +71,7 @@ impl Opened for File {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_conforms() {
-    conformance::run(&OnSqlite, std::env::var("ONLY").ok().as_deref()).await.expect_all_passed();
+    conformance::run(&OnSqlite, std::env::var("ONWARD_ONLY").ok().as_deref()).await.expect_all_passed();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
