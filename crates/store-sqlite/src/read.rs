@@ -99,8 +99,8 @@ pub(crate) fn heads(
 ) -> Result<Vec<RunHead>, Error> {
     let behind = match behind {
         None => "",
-        Some(Reader::Projector) => " AND projected_seq < last_seq",
-        Some(Reader::EventBus) => " AND delivered_seq < last_seq",
+        Some(Reader::Projector) => " AND to_project",
+        Some(Reader::EventBus) => " AND to_deliver",
     };
     let sql = format!("{HEAD} WHERE run_id > ?1{behind} ORDER BY run_id LIMIT ?2");
     let after = after.map_or("", |run| run);

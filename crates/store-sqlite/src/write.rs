@@ -41,18 +41,23 @@ fn row(db: &Connection, write: &Write<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Most heads change without their readers falling behind or catching up, and then no index has to change.
 fn put_head(db: &Connection, head: &RunHead) -> Result<()> {
     let (last, at) = (head.last_seq.get().cast_signed(), head.last_persisted_at.as_micros());
     let (projected, delivered) = (head.projected_seq.get().cast_signed(), head.delivered_seq.get().cast_signed());
+    let (to_project, to_deliver) = (projected < last, delivered < last);
     let updated = db
         .prepare_cached(
-            "UPDATE runs SET last_seq = ?2, last_persisted_at = ?3, projected_seq = ?4, delivered_seq = ?5 WHERE run_id = ?1",
+            "UPDATE runs SET last_seq = ?2, last_persisted_at = ?3, projected_seq = ?4, delivered_seq = ?5 \
+             WHERE run_id = ?1 AND to_project = ?6 AND to_deliver = ?7",
         )?
-        .execute(params![&*head.run_id, last, at, projected, delivered])?;
+        .execute(params![&*head.run_id, last, at, projected, delivered, to_project, to_deliver])?;
     if updated == 0 {
         db.prepare_cached(
             "INSERT INTO runs (run_id, tenant_id, project_id, environment_id, last_seq, last_persisted_at, projected_seq, \
-             delivered_seq) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+             delivered_seq, to_project, to_deliver) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+             ON CONFLICT (run_id) DO UPDATE SET last_seq = ?5, last_persisted_at = ?6, projected_seq = ?7, \
+             delivered_seq = ?8, to_project = ?9, to_deliver = ?10",
         )?
         .execute(params![
             &*head.run_id,
@@ -62,7 +67,9 @@ fn put_head(db: &Connection, head: &RunHead) -> Result<()> {
             last,
             at,
             projected,
-            delivered
+            delivered,
+            to_project,
+            to_deliver
         ])?;
     }
     Ok(())

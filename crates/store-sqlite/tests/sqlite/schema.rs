@@ -69,14 +69,8 @@ fn what_is_due_is_found_by_its_index_and_not_by_reading_the_table() {
     drop(place.open());
     let raw = place.raw();
     for (sql, index) in [
-        (
-            "SELECT * FROM runs WHERE run_id > '' AND projected_seq < last_seq ORDER BY run_id LIMIT 9",
-            "runs_to_project",
-        ),
-        (
-            "SELECT * FROM runs WHERE run_id > '' AND delivered_seq < last_seq ORDER BY run_id LIMIT 9",
-            "runs_to_deliver",
-        ),
+        ("SELECT * FROM runs WHERE run_id > '' AND to_project ORDER BY run_id LIMIT 9", "runs_to_project"),
+        ("SELECT * FROM runs WHERE run_id > '' AND to_deliver ORDER BY run_id LIMIT 9", "runs_to_deliver"),
         (
             "SELECT * FROM timers WHERE shard = 1 AND fire_at <= 9 ORDER BY shard, fire_at, execution_id, promise LIMIT 9",
             "timers_by_due",
