@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Holes(Vec<(RunSeq, RunSeq)>);
 
 impl Holes {
-    /// What `text` says; what cannot be read is taken for none, and the whole log is read again when one matters.
+    /// What `text` says; what cannot be read is taken for none.
     pub(crate) fn parse(text: Option<&Text>) -> Self {
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
