@@ -46,14 +46,17 @@ pub enum Wrong {
     Head,
     /// The snapshot is not what the log reduces to.
     Snapshot,
+    /// The database itself: rows that belong to nothing, pages that cannot be read, guards that are gone.
+    Store,
 }
 
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Found {
-    /// In which run.
-    pub run_id: RunId,
+    /// In which run; absent when it is about the database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
     /// At which event; absent when it is about the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_seq: Option<RunSeq>,
@@ -70,45 +73,23 @@ fn as_text<S: serde::Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S:
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "run {}", self.run_id)?;
-        if let Some(seq) = self.run_seq {
-            write!(f, ", event {seq}")?;
+        match (&self.run_id, self.run_seq) {
+            (None, _) => write!(f, "store: {}", self.message),
+            (Some(run), None) => write!(f, "run {run}: {}", self.message),
+            (Some(run), Some(seq)) => write!(f, "run {run}, event {seq}: {}", self.message),
         }
-        write!(f, ": {}", self.message)
     }
 }
 
 /// Why looking did not come to an end.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Stopped {
     /// The store could not be read.
-    Store(Error),
+    #[error(transparent)]
+    Store(#[from] Error),
     /// The findings could not be reported.
+    #[error(transparent)]
     Report(io::Error),
-}
-
-impl fmt::Display for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Report(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Stopped {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Store(_) => None,
-            Self::Report(error) => Some(error),
-        }
-    }
-}
-
-impl From<Error> for Stopped {
-    fn from(error: Error) -> Self {
-        Self::Store(error)
-    }
 }
 
 /// Looks at one run; `accept` says which keys are right.
@@ -131,6 +112,10 @@ pub async fn all(
     report: &mut impl FnMut(&Found) -> io::Result<()>,
     mut progress: impl FnMut(Tally),
 ) -> Result<Tally, Stopped> {
+    for message in store.inspect().await? {
+        report(&Found { run_id: None, run_seq: None, wrong: Wrong::Store, message: message.into() })
+            .map_err(Stopped::Report)?;
+    }
     let mut tally = Tally::default();
     let mut after: Option<RunId> = None;
     loop {
@@ -212,7 +197,7 @@ impl Look {
     }
 
     fn wrong(&mut self, run_seq: Option<RunSeq>, wrong: Wrong, message: impl Into<Text>) {
-        self.found.push(Found { run_id: self.run.clone(), run_seq, wrong, message: message.into() });
+        self.found.push(Found { run_id: Some(self.run.clone()), run_seq, wrong, message: message.into() });
     }
 
     fn at(&mut self, record: &RunEventRecord) {

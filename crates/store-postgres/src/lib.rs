@@ -14,6 +14,7 @@ mod connect;
 mod error;
 mod event;
 mod head;
+mod inspect;
 mod migrate;
 mod options;
 mod pipeline;
@@ -143,6 +144,10 @@ impl Store for Postgres {
     async fn purge(&self, purge: Purge) -> Result<bool, Error> {
         self.writers()?;
         purge::purge(&self.pool, &purge, self.deadline).await
+    }
+
+    async fn inspect(&self) -> Result<Vec<String>, Error> {
+        self.readers.inspect().await
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

@@ -55,6 +55,8 @@ async fn once(pool: &Pool, purge: &Purge, is_removed: &mut bool) -> Result<(), T
 /// The events go with the head. Snapshots come first, as in any other transaction.
 async fn remove_run(transaction: &Transaction<'_>, run: &RunId) -> Result<u64, tokio_postgres::Error> {
     let snapshots = transaction.execute("DELETE FROM run_snapshots WHERE run_id = $1", &[&&**run]).await?;
+    // Alerts are raised once an occasion: a run of the same name that comes later is another occasion.
+    transaction.execute("DELETE FROM alerts WHERE subject = $1", &[&&**run]).await?;
     let heads = transaction.execute("DELETE FROM runs WHERE run_id = $1", &[&&**run]).await?;
     Ok(snapshots + heads)
 }

@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use crate::error::Trouble;
 use crate::sql::{self, Shape};
 use crate::value::{Cell, Param, Time, signed, stored, unsigned};
-use crate::{connect, error, event, head};
+use crate::{connect, error, event, head, inspect};
 
 /// The connections that read.
 pub(crate) struct Readers {
@@ -55,6 +55,15 @@ impl Readers {
 
     fn limit(&self, limit: usize) -> i64 {
         signed(limit.min(self.page_max) as u64)
+    }
+
+    pub(crate) async fn inspect(&self) -> Result<Vec<String>, Error> {
+        let mut found = Vec::new();
+        for check in inspect::CHECKS {
+            let rows = self.query(check, &[]).await?;
+            found.extend(rows.iter().map(|row| row.get::<_, String>(0)));
+        }
+        Ok(found)
     }
 
     pub(crate) async fn row(&self, table: &'static Table, key: &Key) -> Result<Option<Stored>, Error> {

@@ -1,32 +1,27 @@
--- Heads of runs. `run_no` stands for the run in the tables of events: it is short, and an index led by it keeps the
--- events of a run together.
+-- Runs: whose they are and how far their readers have come. `run_no` stands for the run in the log, as the upper half of the
+-- place of its events. How long the log is, is not written down here: the log says so itself.
 CREATE TABLE runs (
-    run_no            INTEGER PRIMARY KEY,
-    run_id            TEXT    NOT NULL,
-    tenant_id         TEXT    NOT NULL,
-    project_id        TEXT    NOT NULL,
-    environment_id    TEXT    NOT NULL,
-    last_seq          INTEGER NOT NULL,
-    last_persisted_at INTEGER NOT NULL,
-    projected_seq     INTEGER NOT NULL,
-    delivered_seq     INTEGER NOT NULL,
-    to_project        INTEGER NOT NULL,
-    to_deliver        INTEGER NOT NULL,
+    run_no         INTEGER PRIMARY KEY,
+    run_id         TEXT    NOT NULL,
+    tenant_id      TEXT    NOT NULL,
+    project_id     TEXT    NOT NULL,
+    environment_id TEXT    NOT NULL,
+    projected_seq  INTEGER NOT NULL,
+    delivered_seq  INTEGER NOT NULL,
+    to_project     INTEGER NOT NULL,
+    to_deliver     INTEGER NOT NULL,
     CONSTRAINT runs_run_id_unique UNIQUE (run_id),
-    CONSTRAINT runs_readers_within_log CHECK (projected_seq <= last_seq AND delivered_seq <= last_seq),
-    CONSTRAINT runs_to_project_check CHECK (to_project = (projected_seq < last_seq)),
-    CONSTRAINT runs_to_deliver_check CHECK (to_deliver = (delivered_seq < last_seq))
+    CONSTRAINT runs_number_fits CHECK (run_no BETWEEN 1 AND 0x7fffffff)
 ) STRICT;
 
--- Whether a reader is behind follows from the positions, but changes far less often: an append that leaves it as it is does
--- not touch these indexes.
+-- Whether a reader is behind changes far less often than the log: most appends do not touch `runs` at all.
 CREATE INDEX runs_to_project ON runs (run_id) WHERE to_project;
 CREATE INDEX runs_to_deliver ON runs (run_id) WHERE to_deliver;
 
--- The append-only log of runs. Whose a run is stands in its head.
+-- The append-only log of runs. The place is the number of the run and, in the lower 32 bits, the sequence of the event: as
+-- one integer it needs no index beside the table. The checksum covers all of an event but its place.
 CREATE TABLE run_events (
-    run_no             INTEGER NOT NULL,
-    run_seq            INTEGER NOT NULL,
+    place              INTEGER PRIMARY KEY,
     event_id           BLOB    NOT NULL,
     event_type         TEXT    NOT NULL,
     emitted_at         TEXT    NOT NULL,
@@ -39,7 +34,9 @@ CREATE TABLE run_events (
     payload            TEXT,
     extra              TEXT,
     persisted_at       INTEGER NOT NULL,
-    CONSTRAINT run_events_key PRIMARY KEY (run_no, run_seq),
+    checksum           INTEGER NOT NULL,
+    run_no             INTEGER NOT NULL AS (place >> 32),
+    run_seq            INTEGER NOT NULL AS (place & 0xffffffff),
     CONSTRAINT run_events_idempotency_key_unique UNIQUE (run_no, idempotency_key)
 ) STRICT;
 
@@ -61,8 +58,9 @@ CREATE TRIGGER runs_keep_their_name BEFORE UPDATE OF run_no, run_id, tenant_id, 
     SELECT RAISE(ABORT, 'a run keeps its name and its owner');
 END;
 CREATE TRIGGER runs_take_their_events_along AFTER DELETE ON runs BEGIN
-    DELETE FROM event_ids WHERE event_id IN (SELECT event_id FROM run_events WHERE run_no = OLD.run_no);
-    DELETE FROM run_events WHERE run_no = OLD.run_no;
+    DELETE FROM event_ids WHERE event_id IN
+        (SELECT event_id FROM run_events WHERE place BETWEEN OLD.run_no << 32 AND OLD.run_no << 32 | 0xffffffff);
+    DELETE FROM run_events WHERE place BETWEEN OLD.run_no << 32 AND OLD.run_no << 32 | 0xffffffff;
 END;
 
 -- The same, readable.

@@ -38,6 +38,11 @@ pub(crate) fn is_busy(cause: &rusqlite::Error) -> bool {
     matches!(cause.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
+/// Whether the folder of the file lets nothing be made in it.
+pub(crate) fn is_closed_to_us(cause: &rusqlite::Error) -> bool {
+    matches!(cause.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
+}
+
 /// Whether the file ends where it should not.
 fn is_cut_short(cause: &rusqlite::Error) -> bool {
     cause.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_IOERR_SHORT_READ)

@@ -5,7 +5,9 @@
 //! connections of their own and never wait for the writer.
 
 mod before;
+mod checksum;
 mod error;
+mod inspect;
 mod migrate;
 mod open;
 mod read;
@@ -46,9 +48,10 @@ impl Default for Options {
 
 /// A store in a file.
 pub struct Sqlite {
+    /// Closed before the writer: who closes last moves the log into the file.
+    readers: Readers,
     /// Absent in a store that is only read.
     writer: Option<Writer>,
-    readers: Readers,
     policy: Policy,
     clock: Arc<dyn Clock>,
 }
@@ -114,6 +117,10 @@ impl Store for Sqlite {
 
     async fn purge(&self, purge: Purge) -> Result<bool, Error> {
         self.writer()?.purge(purge).await
+    }
+
+    async fn inspect(&self) -> Result<Vec<String>, Error> {
+        self.readers.read(inspect::inspect).await
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {

@@ -1,7 +1,7 @@
 //! Connections, and how durable what they write is.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onward_store::Error;
@@ -55,16 +55,35 @@ fn to_write_ahead_log(connection: &Connection) -> Result<String, Error> {
 
 /// A connection that only reads, and never creates.
 pub(crate) fn readable(path: &Path) -> Result<Connection, Error> {
-    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    // Readers of a log need a file beside it to agree in. Where none can be made, nobody writes either; and where there is no
+    // log, the file alone is the whole.
+    let probe = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
+    if probe.is_err_and(|cause| error::is_closed_to_us(&cause)) && !has_log(path) {
+        connection = open(&unchanging(path), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)?;
+    }
     pragma(&connection, "query_only", true)?;
     // Who only reads does not move the log into the file when it closes either: the writer may have reason not to.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(error::from)?;
     Ok(connection)
 }
 
+fn has_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
+}
+
+/// The file by a name that promises SQLite that nobody changes it.
+fn unchanging(path: &Path) -> PathBuf {
+    let path = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    format!("file:{path}?immutable=1").into()
+}
+
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(plain(path), flags).map_err(|cause| cannot_open(path, &cause))?;
+    let name = if flags.contains(OpenFlags::SQLITE_OPEN_URI) { path.into() } else { plain(path) };
+    let connection = Connection::open_with_flags(name, flags).map_err(|cause| cannot_open(path, &cause))?;
     connection.busy_timeout(BUSY).map_err(error::from)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)

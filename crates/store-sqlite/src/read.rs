@@ -5,12 +5,12 @@ use onward_runs::{Attempt, EmittedAt, EventId, Extra, IdempotencyKey, RunEventRe
 use onward_store::{Error, JournalChunk, Key, Reader, RunHead, Scan, Stored, Table, Value};
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params, params_from_iter};
 
-use crate::error;
 use crate::sql;
 use crate::values::{Bound, stored};
+use crate::{checksum, error};
 
 pub(crate) fn row(db: &Connection, table: &'static Table, key: &Key) -> Result<Option<Stored>, Error> {
-    one(db, table, &sql::by_key(table), &key.0)
+    one(db, table, &sql::of(table).by_key, &key.0)
 }
 
 pub(crate) fn row_by_unique(
@@ -19,7 +19,7 @@ pub(crate) fn row_by_unique(
     unique: usize,
     values: &[Value],
 ) -> Result<Option<Stored>, Error> {
-    one(db, table, &sql::by_columns(table, table.unique[unique]), values)
+    one(db, table, &sql::of(table).by_unique[unique], values)
 }
 
 fn one(db: &Connection, table: &'static Table, sql: &str, values: &[Value]) -> Result<Option<Stored>, Error> {
@@ -83,11 +83,30 @@ fn all<T>(
     rows.collect::<rusqlite::Result<Vec<T>>>().map_err(error::from)
 }
 
-const HEAD: &str = "SELECT run_id, tenant_id, project_id, environment_id, last_seq, last_persisted_at, projected_seq, \
-                    delivered_seq FROM runs";
+/// The last event of a run is where its part of the log ends. Asked for in a join, SQLite would plan anew at every use.
+macro_rules! heads {
+    ($which:literal) => {
+        concat!(
+            "SELECT run_id, tenant_id, project_id, environment_id, coalesce(",
+            heads!(last "run_seq"),
+            ", 0), coalesce(",
+            heads!(last "persisted_at"),
+            ", 0), projected_seq, delivered_seq FROM runs WHERE ",
+            $which
+        )
+    };
+    (last $column:literal) => {
+        concat!(
+            "(SELECT ",
+            $column,
+            " FROM run_events WHERE place BETWEEN runs.run_no << 32 AND runs.run_no << 32 | 0xffffffff \
+             ORDER BY place DESC LIMIT 1)"
+        )
+    };
+}
 
 pub(crate) fn head(db: &Connection, run: &RunId) -> Result<Option<RunHead>, Error> {
-    let heads = all(db, &format!("{HEAD} WHERE run_id = ?1"), params![&**run], |row| Ok(read_head(row)))?;
+    let heads = all(db, heads!("run_id = ?1"), params![&**run], |row| Ok(read_head(row)))?;
     heads.into_iter().next().transpose()
 }
 
@@ -97,14 +116,13 @@ pub(crate) fn heads(
     after: Option<&RunId>,
     limit: usize,
 ) -> Result<Vec<RunHead>, Error> {
-    let behind = match behind {
-        None => "",
-        Some(Reader::Projector) => " AND to_project",
-        Some(Reader::EventBus) => " AND to_deliver",
+    let sql = match behind {
+        None => heads!("run_id > ?1 ORDER BY run_id LIMIT ?2"),
+        Some(Reader::Projector) => heads!("run_id > ?1 AND to_project ORDER BY run_id LIMIT ?2"),
+        Some(Reader::EventBus) => heads!("run_id > ?1 AND to_deliver ORDER BY run_id LIMIT ?2"),
     };
-    let sql = format!("{HEAD} WHERE run_id > ?1{behind} ORDER BY run_id LIMIT ?2");
     let after = after.map_or("", |run| run);
-    all(db, &sql, params![after, count(limit)], |row| Ok(read_head(row)))?.into_iter().collect()
+    all(db, sql, params![after, count(limit)], |row| Ok(read_head(row)))?.into_iter().collect()
 }
 
 fn read_head(row: &Row<'_>) -> Result<RunHead, Error> {
@@ -142,8 +160,9 @@ pub(crate) fn run_events(
     limit: usize,
 ) -> Result<Vec<RunEventRecord>, Error> {
     let sql = "SELECT run_seq, persisted_at, event_id, event_type, emitted_at, plan_id, plan_version, engine_attempt_id, \
-               logical_attempt_id, idempotency_key, step_id, payload, extra, tenant_id, project_id, environment_id \
-               FROM run_events JOIN runs USING (run_no) WHERE runs.run_id = ?1 AND run_seq > ?2 ORDER BY run_seq LIMIT ?3";
+               logical_attempt_id, idempotency_key, step_id, payload, extra, tenant_id, project_id, environment_id, checksum \
+               FROM runs JOIN run_events ON place > runs.run_no << 32 | min(?2, 0xffffffff) \
+               AND place <= runs.run_no << 32 | 0xffffffff WHERE runs.run_id = ?1 ORDER BY place LIMIT ?3";
     let after = after.get().cast_signed();
     let event = |row: &Row<'_>| Ok(read_event(run, row).map_err(|error| located(run, row, &error)));
     all(db, sql, params![&**run, after, count(limit)], event)?.into_iter().collect()
@@ -176,7 +195,12 @@ fn read_event(run: &RunId, row: &Row<'_>) -> Result<RunEventRecord, Error> {
         payload: text(row, 11)?.map(Payload::parse).transpose().map_err(Error::corrupt)?,
         extra: text(row, 12)?.map_or(Ok(Extra::NONE), Extra::parse).map_err(Error::corrupt)?,
     };
-    Ok(RunEventRecord { event, run_seq: seq(row, 0)?, persisted_at: time(row, 1)? })
+    let record = RunEventRecord { event, run_seq: seq(row, 0)?, persisted_at: time(row, 1)? };
+    let stored: i64 = row.get(16).map_err(error::from)?;
+    if stored != i64::from(checksum::of(&record.event, record.persisted_at)) {
+        return Err(Error::corrupt("it is not what was written: its checksum does not fit"));
+    }
+    Ok(record)
 }
 
 pub(crate) fn event_id(row: &Row<'_>, place: usize) -> Result<EventId, Error> {

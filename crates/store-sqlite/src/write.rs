@@ -1,11 +1,13 @@
 //! Writing a plan, statement by statement, inside the writer's transaction.
 
-use onward_runs::EventId;
-use onward_store::{Plan, Planned, Purge, RunHead, Write};
-use rusqlite::{Connection, Result, ToSql, params, params_from_iter};
+use std::collections::BTreeMap;
 
-use crate::sql;
+use onward_runs::{EventId, RunId, RunSeq};
+use onward_store::{Plan, Planned, Purge, Reader, RunHead, Write};
+use rusqlite::{Connection, OptionalExtension as _, Result, ToSql, params, params_from_iter};
+
 use crate::values::Bound;
+use crate::{checksum, sql};
 
 pub(crate) fn plan(db: &Connection, plan: &Plan<'_>) -> Result<()> {
     for append in &plan.journals {
@@ -20,76 +22,111 @@ pub(crate) fn plan(db: &Connection, plan: &Plan<'_>) -> Result<()> {
         ])?;
     }
     plan.rows.iter().try_for_each(|write| row(db, write))?;
-    plan.heads.iter().try_for_each(|head| put_head(db, head))?;
-    events(db, &plan.events)
+    let numbers = plan.heads.iter().map(|head| Ok((&head.run_id, put_head(db, head)?)));
+    events(db, &plan.events, &numbers.collect::<Result<_>>()?)
 }
 
 fn row(db: &Connection, write: &Write<'_>) -> Result<()> {
     match *write {
         Write::Insert(table, row) => {
-            db.prepare_cached(&sql::insert(table))?.execute(params_from_iter(row.0.iter().map(Bound)))?;
+            db.prepare_cached(&sql::of(table).insert)?.execute(params_from_iter(row.0.iter().map(Bound)))?;
         }
         Write::Update(table, row, version) => {
             let version = onward_store::Value::Int(version.cast_signed());
             let values = row.0.iter().chain([&version]).map(Bound);
-            db.prepare_cached(&sql::update(table))?.execute(params_from_iter(values))?;
+            db.prepare_cached(&sql::of(table).update)?.execute(params_from_iter(values))?;
         }
         Write::Delete(table, key) => {
-            db.prepare_cached(&sql::delete(table))?.execute(params_from_iter(key.0.iter().map(Bound)))?;
+            db.prepare_cached(&sql::of(table).delete)?.execute(params_from_iter(key.0.iter().map(Bound)))?;
         }
     }
     Ok(())
 }
 
-/// Most heads change without their readers falling behind or catching up, and then no index has to change.
-fn put_head(db: &Connection, head: &RunHead) -> Result<()> {
-    let (last, at) = (head.last_seq.get().cast_signed(), head.last_persisted_at.as_micros());
-    let (projected, delivered) = (head.projected_seq.get().cast_signed(), head.delivered_seq.get().cast_signed());
-    let (to_project, to_deliver) = (projected < last, delivered < last);
-    let updated = db
-        .prepare_cached(
-            "UPDATE runs SET last_seq = ?2, last_persisted_at = ?3, projected_seq = ?4, delivered_seq = ?5 \
-             WHERE run_id = ?1 AND to_project = ?6 AND to_deliver = ?7",
-        )?
-        .execute(params![&*head.run_id, last, at, projected, delivered, to_project, to_deliver])?;
-    if updated == 0 {
-        db.prepare_cached(
-            "INSERT INTO runs (run_id, tenant_id, project_id, environment_id, last_seq, last_persisted_at, projected_seq, \
-             delivered_seq, to_project, to_deliver) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
-             ON CONFLICT (run_id) DO UPDATE SET last_seq = ?5, last_persisted_at = ?6, projected_seq = ?7, \
-             delivered_seq = ?8, to_project = ?9, to_deliver = ?10",
-        )?
-        .execute(params![
-            &*head.run_id,
-            &*head.tenant_id,
-            &*head.project_id,
-            &*head.environment_id,
-            last,
-            at,
-            projected,
-            delivered,
-            to_project,
-            to_deliver
-        ])?;
-    }
-    Ok(())
+/// How a run stands in the database, besides its log.
+#[derive(PartialEq, Eq)]
+struct Readers {
+    projected: i64,
+    delivered: i64,
+    to_project: bool,
+    to_deliver: bool,
 }
 
-fn events(db: &Connection, events: &[Planned<'_>]) -> Result<()> {
+impl Readers {
+    fn of(head: &RunHead) -> Self {
+        let is_behind = |reader| head.position(reader) < head.last_seq;
+        Self {
+            projected: head.projected_seq.get().cast_signed(),
+            delivered: head.delivered_seq.get().cast_signed(),
+            to_project: is_behind(Reader::Projector),
+            to_deliver: is_behind(Reader::EventBus),
+        }
+    }
+}
+
+/// Returns the number of the run. Most heads change without their readers falling behind or catching up, and then there is
+/// nothing to write.
+fn put_head(db: &Connection, head: &RunHead) -> Result<i64> {
+    let stored = db
+        .prepare_cached(
+            "SELECT run_no, projected_seq, delivered_seq, to_project, to_deliver FROM runs WHERE run_id = ?1",
+        )?
+        .query_row([&*head.run_id], |row| {
+            let (projected, delivered) = (row.get(1)?, row.get(2)?);
+            Ok((row.get(0)?, Readers { projected, delivered, to_project: row.get(3)?, to_deliver: row.get(4)? }))
+        })
+        .optional()?;
+    let now = Readers::of(head);
+    let Readers { projected, delivered, to_project, to_deliver } = now;
+    match stored {
+        Some((run_no, stored)) => {
+            if stored != now {
+                db.prepare_cached(
+                    "UPDATE runs SET projected_seq = ?2, delivered_seq = ?3, to_project = ?4, to_deliver = ?5 WHERE run_no = ?1",
+                )?
+                .execute(params![run_no, projected, delivered, to_project, to_deliver])?;
+            }
+            Ok(run_no)
+        }
+        None => {
+            db.prepare_cached(
+                "INSERT INTO runs (run_id, tenant_id, project_id, environment_id, projected_seq, delivered_seq, to_project, \
+                 to_deliver) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute(params![
+                &*head.run_id,
+                &*head.tenant_id,
+                &*head.project_id,
+                &*head.environment_id,
+                projected,
+                delivered,
+                to_project,
+                to_deliver
+            ])?;
+            Ok(db.last_insert_rowid())
+        }
+    }
+}
+
+/// A place is the number of a run, and this many bits for the sequence.
+const SEQ_BITS: u32 = 32;
+
+/// The log would be out of order if a sequence were to reach into the number of the run.
+fn place(run_no: i64, seq: RunSeq) -> Result<i64> {
+    let seq = u32::try_from(seq.get()).map_err(|cause| rusqlite::Error::ToSqlConversionFailure(Box::new(cause)))?;
+    Ok(run_no << SEQ_BITS | i64::from(seq))
+}
+
+fn events(db: &Connection, events: &[Planned<'_>], numbers: &BTreeMap<&RunId, i64>) -> Result<()> {
     let mut insert = db.prepare_cached(
-        "INSERT INTO run_events (run_no, run_seq, event_id, event_type, emitted_at, plan_id, plan_version, \
-         engine_attempt_id, logical_attempt_id, idempotency_key, step_id, payload, extra, persisted_at) \
+        "INSERT INTO run_events (place, event_id, event_type, emitted_at, plan_id, plan_version, engine_attempt_id, \
+         logical_attempt_id, idempotency_key, step_id, payload, extra, persisted_at, checksum) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?;
-    let mut run_no = 0_i64;
-    for (place, planned) in events.iter().enumerate() {
+    for planned in events {
         let event = planned.event;
-        if place == 0 || events[place - 1].event.run_id != event.run_id {
-            run_no = number_of(db, &event.run_id)?;
-        }
         insert.execute(params![
-            run_no,
-            planned.run_seq.get().cast_signed(),
+            place(numbers[&event.run_id], planned.run_seq)?,
             event.event_id.as_bytes().as_slice(),
             &*event.event_type,
             event.emitted_at.as_str(),
@@ -102,13 +139,10 @@ fn events(db: &Connection, events: &[Planned<'_>]) -> Result<()> {
             event.payload.as_ref().map(|payload| payload.as_str()),
             event.extra.as_json(),
             planned.persisted_at.as_micros(),
+            checksum::of(event, planned.persisted_at),
         ])?;
     }
     event_ids(db, events)
-}
-
-fn number_of(db: &Connection, run: &str) -> Result<i64> {
-    db.prepare_cached("SELECT run_no FROM runs WHERE run_id = ?1")?.query_row([run], |row| row.get(0))
 }
 
 /// In order, so that neighbours are inserted one after the other.
@@ -124,15 +158,24 @@ fn event_ids(db: &Connection, events: &[Planned<'_>]) -> Result<()> {
 
 /// The row that stands for the whole goes first: while it is there, the database lets nobody delete from its log.
 pub(crate) fn purge(db: &Connection, purge: &Purge) -> Result<bool> {
-    let (tables, column, id): (&[&str], _, &dyn ToSql) = match purge {
-        Purge::Run(run) => (&["runs", "run_snapshots"], "run_id", &&**run),
-        Purge::Execution(execution) => {
-            (&["executions", "journal", "timers", "inbox"], "execution_id", &execution.as_bytes().as_slice())
+    let (statements, id): (&[&str], &dyn ToSql) = match purge {
+        Purge::Run(run) => {
+            db.execute("DELETE FROM alerts WHERE subject = ?1", [&&**run])?;
+            (&["DELETE FROM runs WHERE run_id = ?1", "DELETE FROM run_snapshots WHERE run_id = ?1"], &&**run)
         }
+        Purge::Execution(execution) => (
+            &[
+                "DELETE FROM executions WHERE execution_id = ?1",
+                "DELETE FROM journal WHERE execution_id = ?1",
+                "DELETE FROM timers WHERE execution_id = ?1",
+                "DELETE FROM inbox WHERE execution_id = ?1",
+            ],
+            &execution.as_bytes().as_slice(),
+        ),
     };
     let mut removed = 0;
-    for table in tables {
-        removed += db.execute(&format!("DELETE FROM {table} WHERE {column} = ?1"), [id])?;
+    for statement in statements {
+        removed += db.execute(statement, [id])?;
     }
     Ok(removed > 0)
 }

@@ -46,6 +46,12 @@ pub trait Store: Send + Sync + 'static {
     /// The time on the clock that stamps what is stored.
     async fn now(&self) -> Result<Timestamp, Error>;
 
+    /// What is wrong with the database as such, in words: pages that cannot be read, rows that belong to nothing, guards that
+    /// somebody has removed. This reads everything.
+    async fn inspect(&self) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
+    }
+
     /// Checks a commit and makes it durable.
     async fn commit(&self, commit: Commit) -> Result<Receipt, Error> {
         self.apply(Admitted::new(commit, self.policy())?).await

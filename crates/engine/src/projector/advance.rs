@@ -20,6 +20,8 @@ pub struct Advanced {
     pub lag_ms: u64,
     /// Whether it waits for another pass.
     pub stale: bool,
+    /// Whether reading it again can only help once the log is another one.
+    pub stuck: bool,
 }
 
 /// A snapshot as it is stored, with what is needed to replace it.
@@ -119,7 +121,7 @@ async fn resync_full(store: &dyn Store, head: &RunHead, kept: Kept, page: usize)
             head.last_seq
         );
         raise(store, gap_alarm(head, Severity::P1, format!("stuck at {}", kept.position), message), now).await?;
-        return Ok(Advanced { stale: true, ..advanced });
+        return Ok(Advanced { stale: true, stuck: true, ..advanced });
     }
     save(store, head, kept, &follow, Save { now, had_inconsistencies: had }).await?;
     Ok(advanced)

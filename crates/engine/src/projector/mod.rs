@@ -12,6 +12,7 @@ mod advance;
 mod follow;
 mod holes;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,12 +75,14 @@ pub struct Projector {
     options: Options,
     wake: Arc<Notify>,
     is_lagging: bool,
+    /// Runs whose log is shorter than it has been. They are left alone until they change, or until the next recheck.
+    stuck: BTreeMap<RunId, RunHead>,
 }
 
 impl Projector {
     /// A projector that has not begun yet.
     pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
-        Self { store, options, wake: Arc::new(Notify::new()), is_lagging: false }
+        Self { store, options, wake: Arc::new(Notify::new()), is_lagging: false, stuck: BTreeMap::new() }
     }
 
     /// Notify this after appending, and the projector does not wait for its next turn.
@@ -128,11 +131,19 @@ impl Projector {
         Ok(pass)
     }
 
-    async fn advance_all(&self, heads: Vec<RunHead>, pass: &mut Pass) -> Result<(), Error> {
+    async fn advance_all(&mut self, heads: Vec<RunHead>, pass: &mut Pass) -> Result<(), Error> {
         let store = &*self.store;
         let now = store.now().await?;
+        let (left, heads): (Vec<RunHead>, Vec<RunHead>) =
+            heads.into_iter().partition(|head| self.stuck.get(&head.run_id) == Some(head));
+        for head in left {
+            pass.runs += 1;
+            pass.stale += 1;
+            pass.lag_ms = pass.lag_ms.max(advance::ms_between(head.last_persisted_at, now));
+        }
+        let page = self.options.page;
         let advance = |head: RunHead| async move {
-            let advanced = advance::to_the_end(store, &head, self.options.page).await;
+            let advanced = advance::to_the_end(store, &head, page).await;
             (head, advanced)
         };
         let mut done = stream::iter(heads).map(advance).buffer_unordered(self.options.width);
@@ -141,7 +152,10 @@ impl Projector {
             // A run that stands still is behind by the age of its last event, at least.
             let waited_ms = advance::ms_between(head.last_persisted_at, now);
             match advanced {
-                Ok(Advanced { events, lag_ms, stale }) => {
+                Ok(Advanced { events, lag_ms, stale, stuck }) => {
+                    if stuck {
+                        self.stuck.insert(head.run_id.clone(), head);
+                    }
                     pass.events += events;
                     pass.lag_ms = pass.lag_ms.max(if stale { waited_ms } else { lag_ms });
                     pass.stale += usize::from(stale);
@@ -162,7 +176,8 @@ impl Projector {
     }
 
     /// Looks at runs that miss events, and projects those anew in which some have turned up.
-    pub async fn recheck(&self) -> Result<usize, Error> {
+    pub async fn recheck(&mut self) -> Result<usize, Error> {
+        self.stuck.clear();
         advance::recheck(&*self.store, self.options.page).await
     }
 

@@ -17,6 +17,10 @@ pub(crate) struct Foreign {
     inner: Memory,
     pub(crate) clock: Arc<ManualClock>,
     hidden: Mutex<BTreeSet<(RunId, u64)>>,
+    altered: Mutex<Vec<RunEventRecord>>,
+    shown: Mutex<Option<Vec<RunEventRecord>>>,
+    unreadable: Mutex<Option<RunId>>,
+    pub(crate) reads: AtomicUsize,
     commits: AtomicUsize,
     failing: AtomicUsize,
 }
@@ -29,6 +33,10 @@ impl Foreign {
             inner,
             clock,
             hidden: Mutex::default(),
+            altered: Mutex::default(),
+            shown: Mutex::default(),
+            unreadable: Mutex::default(),
+            reads: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
             failing: AtomicUsize::new(0),
         })
@@ -41,6 +49,21 @@ impl Foreign {
 
     pub(crate) fn reveal(&self, run: &RunId, seq: u64) {
         self.hidden.lock().unwrap().remove(&(run.clone(), seq));
+    }
+
+    /// As if this event had been stored instead of the one that has its place.
+    pub(crate) fn alter(&self, record: RunEventRecord) {
+        self.altered.lock().unwrap().push(record);
+    }
+
+    /// The next read is answered with these events.
+    pub(crate) fn show(&self, log: Vec<RunEventRecord>) {
+        *self.shown.lock().unwrap() = Some(log);
+    }
+
+    /// As if the disk had lost what it held of this run.
+    pub(crate) fn damage(&self, run: &RunId) {
+        *self.unreadable.lock().unwrap() = Some(run.clone());
     }
 
     /// The `nth` commit from now on fails; 0 for none.
@@ -79,7 +102,19 @@ impl Store for Foreign {
     async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
         // A real store takes its time, and others get theirs.
         tokio::task::yield_now().await;
-        let events = self.inner.run_events(run, Page { limit: 1_000, ..page }).await?;
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        if self.unreadable.lock().unwrap().as_ref() == Some(run) {
+            return Err(Error::Corrupt("as the test wants it".to_owned()));
+        }
+        if let Some(log) = self.shown.lock().unwrap().take() {
+            return Ok(log);
+        }
+        let mut events = self.inner.run_events(run, Page { limit: 1_000, ..page }).await?;
+        for altered in &*self.altered.lock().unwrap() {
+            let is_it =
+                |it: &&mut RunEventRecord| it.event.run_id == altered.event.run_id && it.run_seq == altered.run_seq;
+            events.iter_mut().filter(is_it).for_each(|it| *it = altered.clone());
+        }
         let hidden = self.hidden.lock().unwrap();
         let is_there = |event: &RunEventRecord| !hidden.contains(&(run.clone(), event.run_seq.get()));
         Ok(events.into_iter().filter(is_there).take(page.limit).collect())

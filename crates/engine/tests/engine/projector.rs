@@ -1,6 +1,7 @@
 //! The projector, pass by pass: logs that are whole, logs with holes, logs that lie.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use onward_engine::projector::{Options, Pass, Projector};
 use onward_runs::{RunId, RunSnapshot, RunStatus};
@@ -224,4 +225,30 @@ async fn a_lag_is_told_when_it_becomes_high_and_not_again_before_it_was_normal()
         let lagging = alerts(&store).await.iter().filter(|(code, ..)| code == "PROJECTOR_LAG_HIGH").count();
         assert_eq!(lagging, told, "after {wait_ms} ms");
     }
+}
+
+#[tokio::test]
+async fn a_log_that_ends_too_early_is_not_read_again_and_again() {
+    let store = Foreign::new();
+    store.append_events(script("r", "RunStarted, StepStarted a, StepCompleted a")).await.unwrap();
+    store.hide(&run_id("r"), 3);
+    let mut projector = projector(&store);
+    for _ in 0..2 {
+        assert_eq!(projector.pass().await.unwrap().stale, 1);
+    }
+    let reads = || store.reads.load(Ordering::SeqCst);
+    let before = reads();
+    for _ in 0..10 {
+        assert_eq!(projector.pass().await.unwrap().stale, 1, "it is still behind");
+    }
+    assert_eq!(reads(), before, "nothing has changed");
+    projector.recheck().await.unwrap();
+    assert_eq!(projector.pass().await.unwrap().stale, 1);
+    assert!(reads() > before, "it may have come back");
+    store.reveal(&run_id("r"), 3);
+    store
+        .append_events(script("r", "RunStarted, StepStarted a, StepCompleted a, RunCompleted").split_off(3))
+        .await
+        .unwrap();
+    assert_eq!(projector.pass().await.unwrap().stale, 0, "a log that has changed is read at once");
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use onward_engine::projector::{Options, Projector};
 use onward_engine::verify::{self, Found, Tally, Wrong};
-use onward_runs::Accept;
+use onward_journal::Timestamp;
+use onward_runs::{Accept, RunEventRecord};
 use onward_store::tables::Snapshot;
-use onward_store::{Commit, Field as _, Key, Records as _, RunStateStore as _, Store};
+use onward_store::{Commit, Field as _, Key, Page, Records as _, RunStateStore as _, Store};
 
 use crate::foreign::Foreign;
 use crate::script::{run_id, script};
@@ -79,4 +80,54 @@ async fn a_snapshot_that_is_gone_is_found() {
     let (row, version): (Snapshot, u64) = store.get(key).await.unwrap().unwrap();
     store.commit(Commit::new().delete(&row, version)).await.unwrap();
     assert_eq!(findings(&store).await.1, [(None, Wrong::Snapshot)]);
+}
+
+/// A right log but for its third event, which somebody has changed.
+async fn with_third(change: impl FnOnce(&[RunEventRecord], &mut RunEventRecord)) -> Vec<(Option<u64>, Wrong)> {
+    let store = Foreign::new();
+    store.append_events(script("r", LOG)).await.unwrap();
+    let events = store.fetch_events(&run_id("r"), Page::default()).await.unwrap();
+    let mut third = events[2].clone();
+    change(&events, &mut third);
+    store.alter(third);
+    findings(&store).await.1
+}
+
+#[tokio::test]
+async fn an_event_that_was_changed_is_found_whatever_was_changed() {
+    let key = with_third(|_, third| third.event.plan_id = "other".parse().unwrap()).await;
+    assert_eq!(key, [(Some(3), Wrong::IdempotencyKey)]);
+    let twice = with_third(|all, third| third.event.idempotency_key = all[1].event.idempotency_key).await;
+    assert_eq!(twice, [(Some(3), Wrong::IdempotencyKey), (Some(3), Wrong::DuplicateKey)]);
+    let id = with_third(|all, third| third.event.event_id = all[1].event.event_id).await;
+    assert_eq!(id, [(Some(3), Wrong::DuplicateEventId)]);
+    let shape = with_third(|_, third| third.event.step_id = None).await;
+    assert_eq!(shape, [(Some(3), Wrong::Event)]);
+    let owner = with_third(|_, third| third.event.tenant_id = "another".parse().unwrap()).await;
+    assert_eq!(owner, [(Some(3), Wrong::Head)]);
+    let stamp = with_third(|_, third| third.persisted_at = Timestamp::EPOCH).await;
+    assert_eq!(stamp, [(Some(3), Wrong::Stamp)]);
+}
+
+#[tokio::test]
+async fn events_out_of_order_are_found() {
+    let store = Foreign::new();
+    store.append_events(script("r", LOG)).await.unwrap();
+    let events = store.fetch_events(&run_id("r"), Page::default()).await.unwrap();
+    let wrong = |at: usize, seq| RunEventRecord { run_seq: seq, ..events[at].clone() };
+    let mut found: Vec<Found> = Vec::new();
+    let log = [events[0].clone(), wrong(1, events[2].run_seq), wrong(2, events[1].run_seq), events[3].clone()];
+    store.show(log.to_vec());
+    verify::all(&*store, Accept::V2Only, &mut |it| collect(&mut found, it), |_| ()).await.unwrap();
+    let found: Vec<Wrong> = found.into_iter().map(|it| it.wrong).collect();
+    assert_eq!(found, [Wrong::Gap, Wrong::Order, Wrong::Gap]);
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_read_does_not_hide_the_others() {
+    let store = filled().await;
+    store.append_events(script("s", LOG)).await.unwrap();
+    store.damage(&run_id("r"));
+    store.hide(&run_id("s"), 2);
+    assert_eq!(findings(&store).await.1, [(None, Wrong::Unreadable), (Some(3), Wrong::Gap)]);
 }

@@ -6,6 +6,7 @@ mod append_only;
 mod conformance;
 mod faults;
 mod groups;
+mod inspect;
 mod migrations;
 mod opening;
 mod proxy;

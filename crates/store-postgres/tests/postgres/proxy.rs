@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -69,15 +69,31 @@ impl Proxy {
 }
 
 async fn pass_on(client: TcpStream, server: TcpStream, state: Arc<State>) {
-    let (from_client, mut to_client) = client.into_split();
-    let (mut from_server, to_server) = server.into_split();
-    let back = tokio::spawn(async move { copy(&mut from_server, &mut to_client).await });
-    there(from_client, to_server, &state, back.abort_handle()).await;
-    back.abort();
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let is_cut = Arc::new(AtomicBool::new(false));
+    let back = tokio::spawn(back(from_server, to_client, Arc::clone(&is_cut)));
+    there(from_client, to_server, &state, &is_cut).await;
+    if is_cut.load(Ordering::SeqCst) {
+        // Until the server has dealt with it and hangs up. Whoever asks it afterwards finds it done.
+        back.await.unwrap();
+    } else {
+        back.abort();
+    }
+}
+
+/// Passes on what the server says, until the wire is cut.
+async fn back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, is_cut: Arc<AtomicBool>) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        if !is_cut.load(Ordering::SeqCst) && to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Passes on what the client says, until the words come.
-async fn there(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: &State, back: tokio::task::AbortHandle) {
+async fn there(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: &State, is_cut: &AtomicBool) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         let said = &buffer[..count];
@@ -85,9 +101,8 @@ async fn there(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: &State, b
             None => {}
             Some(Cut::BeforePassingOn) => return,
             Some(Cut::AfterPassingOn) => {
-                back.abort();
+                is_cut.store(true, Ordering::SeqCst);
                 to.write_all(said).await.unwrap();
-                // Until the server has dealt with it and hangs up.
                 to.shutdown().await.unwrap();
                 return;
             }

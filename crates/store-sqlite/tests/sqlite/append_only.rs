@@ -29,7 +29,7 @@ async fn events_can_neither_be_updated_nor_deleted() {
     let raw = place.raw();
     for (sql, words) in [
         ("UPDATE run_events SET payload = '{}' WHERE run_seq = 3", "never updated"),
-        ("UPDATE run_events SET run_seq = 99 WHERE run_seq = 3", "never updated"),
+        ("UPDATE run_events SET place = 99 WHERE run_seq = 3", "never updated"),
         ("DELETE FROM run_events WHERE run_seq = 3", "delete the whole run"),
         ("DELETE FROM run_events", "delete the whole run"),
         ("UPDATE journal SET records = x'00'", "never updated"),

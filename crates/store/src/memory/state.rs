@@ -6,7 +6,7 @@ use std::ops::Bound;
 use onward_journal::ExecutionId;
 use onward_runs::{EventId, IdempotencyKey, RunEventRecord, RunId, RunSeq};
 
-use crate::tables::{Execution, Message, Snapshot, Timer};
+use crate::tables::{Alert, Execution, Message, Snapshot, Timer};
 use crate::{
     Before, Error, Field, JournalChunk, Key, Known, Plan, Purge, Reader, Record, Row, RunHead, Scan, Stored, Table,
     Value, Write,
@@ -166,6 +166,7 @@ impl State {
             self.keys.remove(&(run.clone(), event.event.idempotency_key));
             self.ids.remove(&event.event.event_id);
         }
+        self.remove_where(Alert::TABLE, "subject", &run.to_value());
         let had_snapshot = self.take(Snapshot::TABLE, &Key(vec![run.to_value()])).is_some();
         self.heads.remove(run).is_some() || had_snapshot
     }
@@ -174,14 +175,19 @@ impl State {
         let id = execution.to_value();
         let mut had_any = self.journals.remove(&execution).is_some();
         for table in [Timer::TABLE, Message::TABLE] {
-            let place = table.position("execution_id");
-            let is_its = |stored: &&Stored| place.is_some_and(|place| stored.row.0[place] == id);
-            let rows = self.rows.get(table.name).into_iter().flat_map(BTreeMap::values);
-            let keys: Vec<Key> = rows.filter(is_its).map(|stored| table.key_of(&stored.row)).collect();
-            had_any |= !keys.is_empty();
-            keys.iter().for_each(|key| drop(self.take(table, key)));
+            had_any |= self.remove_where(table, "execution_id", &id);
         }
         self.take(Execution::TABLE, &Key(vec![id])).is_some() || had_any
+    }
+
+    /// Removes the rows with this value in a column; tells whether there were any.
+    fn remove_where(&mut self, table: &'static Table, column: &str, value: &Value) -> bool {
+        let place = table.position(column);
+        let is_its = |stored: &&Stored| place.is_some_and(|place| stored.row.0[place] == *value);
+        let rows = self.rows.get(table.name).into_iter().flat_map(BTreeMap::values);
+        let keys: Vec<Key> = rows.filter(is_its).map(|stored| table.key_of(&stored.row)).collect();
+        keys.iter().for_each(|key| drop(self.take(table, key)));
+        !keys.is_empty()
     }
 }
 

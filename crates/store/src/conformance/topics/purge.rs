@@ -17,6 +17,7 @@ super::checks!(Purge:
     a_purged_run_begins_again_with_the_stamps_of_its_time,
     an_event_of_a_purged_run_is_new_again,
     a_snapshot_without_a_run_is_purged_by_its_name,
+    an_alert_of_a_purged_run_can_be_raised_again,
     purging_an_execution_removes_all_that_is_its_own,
     purging_an_execution_leaves_all_else_as_it_is,
     purging_an_execution_that_is_not_there_says_so,
@@ -63,7 +64,9 @@ async fn purge_execution(world: &World<'_>, number: u8) -> Result<bool, Failure>
 fn without_run(mut dump: Dump) -> Dump {
     dump.heads.retain(|head| head.run_id != id("r"));
     dump.events.retain(|record| record.event.run_id != id("r"));
-    retain(&mut dump, Snapshot::TABLE, |values| values[0] != Value::Text("r".into()));
+    for table in [Snapshot::TABLE, crate::tables::Alert::TABLE] {
+        retain(&mut dump, table, |values| !values.contains(&Value::Text("r".into())));
+    }
     dump
 }
 
@@ -158,6 +161,15 @@ async fn a_snapshot_without_a_run_is_purged_by_its_name(world: &World<'_>) -> Ve
     world.commit(Commit::new().insert(&snapshot("r", 1, "{}"))).await?;
     same("whether there was anything", purge_run(world, "r").await?, true)?;
     same("the snapshots", world.rows(Scan::all::<Snapshot>()).await?, Vec::new())
+}
+
+async fn an_alert_of_a_purged_run_can_be_raised_again(world: &World<'_>) -> Verdict {
+    filled(world).await?;
+    let again = || Commit::new().insert_or_keep(&alert("once"));
+    let kept = world.commit(again()).await?;
+    same("whether it is raised twice", kept.changes == [Outcome::Made], false)?;
+    purge_run(world, "r").await?;
+    same("whether it is raised for the new run", world.commit(again()).await?.changes, vec![Outcome::Made])
 }
 
 async fn purging_an_execution_removes_all_that_is_its_own(world: &World<'_>) -> Verdict {

@@ -1,0 +1,143 @@
+//! A file that is not as it was written: what is read from it is right, or is refused, or `verify` says what is wrong.
+
+use std::sync::Arc;
+
+use onward_engine::verify::{self, Found};
+use onward_runs::{Accept, RunEventRecord};
+use onward_store::{Error, Page, RunStateStore as _, Store};
+use onward_store_sqlite::{Options, Sqlite};
+use onward_testing::Events;
+
+use crate::Place;
+
+/// Bytes between two that are turned: a prime, so that every kind of place has its turn.
+const STRIDE: usize = 151;
+
+/// The store is closed again: all of it is in the one file.
+async fn filled(place: &Place) -> Vec<RunEventRecord> {
+    let store = place.open();
+    for run in ["one", "two", "three"] {
+        store.append_events(Events::new(run).take(20)).await.unwrap();
+    }
+    everything(&*store).await.unwrap()
+}
+
+/// Every event of every run that the store lists.
+async fn everything(store: &dyn Store) -> Result<Vec<RunEventRecord>, Error> {
+    let mut all = Vec::new();
+    for head in store.runs(None, None, 1_000).await? {
+        all.extend(store.run_events(&head.run_id, Page::default()).await?);
+    }
+    Ok(all)
+}
+
+async fn findings(store: &dyn Store) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut note = |it: &Found| -> std::io::Result<()> {
+        found.push(it.clone());
+        Ok(())
+    };
+    // A store that cannot be read to the end has been found out as well.
+    let _ = verify::all(store, Accept::V2Only, &mut note, |_| ()).await.map_err(|stopped| {
+        let said = stopped.to_string();
+        assert!(!said.is_empty());
+    });
+    found
+}
+
+#[tokio::test]
+async fn a_bit_that_has_turned_is_never_served() {
+    let place = Place::new();
+    let written = filled(&place).await;
+    assert!(!place.path().with_extension("db-wal").exists());
+    let whole = std::fs::read(place.path()).unwrap();
+    let (mut refused, mut harmless, mut found_out) = (0, 0, 0);
+    for at in (0..whole.len()).step_by(STRIDE) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        std::fs::write(place.path(), &bytes).unwrap();
+        let Ok(store) = Sqlite::open_existing(&place.path(), Options::default()) else {
+            refused += 1;
+            continue;
+        };
+        let Ok(read) = everything(&store).await else {
+            refused += 1;
+            continue;
+        };
+        // Where an event stands is not part of its checksum, but of what `verify` looks at.
+        let is_right = |it: &RunEventRecord| {
+            written.iter().any(|was| was.event == it.event && was.persisted_at == it.persisted_at)
+        };
+        assert!(read.iter().all(is_right), "a bit of byte {at} was turned, and an event that never was is served");
+        if read == written {
+            harmless += 1;
+        } else {
+            assert!(!findings(&store).await.is_empty(), "a bit of byte {at} was turned, and nobody says so");
+            found_out += 1;
+        }
+    }
+    assert!(
+        refused > 50 && harmless > 100 && found_out > 0,
+        "{refused} refused, {harmless} harmless, {found_out} found"
+    );
+}
+
+#[tokio::test]
+async fn whatever_belongs_to_nothing_is_found() {
+    for (damage, words) in [
+        ("DROP TRIGGER run_events_are_never_updated", "trigger run_events_are_never_updated is gone"),
+        ("DROP INDEX runs_to_project", "index runs_to_project is gone"),
+        (
+            "DROP TRIGGER runs_take_their_events_along; DELETE FROM runs WHERE run_no = 1",
+            "run number 1, which does not exist",
+        ),
+        (
+            "DROP TRIGGER run_events_are_deleted_with_their_run; DELETE FROM run_events WHERE run_no = 1",
+            "(number 1) has no events",
+        ),
+        (
+            "INSERT INTO run_snapshots VALUES ('nobody', 3, 'CURRENT', 1, NULL, '{}', 0, 1)",
+            "snapshot of run nobody at event 3, and no such run",
+        ),
+        ("DELETE FROM event_ids", "is not marked as taken"),
+        ("INSERT INTO event_ids VALUES (x'00112233445566778899aabbccddeeff')", "marked as taken, by none"),
+        (
+            "INSERT INTO run_events SELECT (2 << 32) + 21, event_id, event_type, emitted_at, plan_id, plan_version, 1, 1, \
+             zeroblob(32), step_id, payload, extra, persisted_at, checksum FROM run_events WHERE run_no = 1 AND run_seq = 1",
+            "is there 2 times",
+        ),
+        ("UPDATE runs SET to_project = 0", "where the readers of run"),
+        ("UPDATE runs SET delivered_seq = 99, to_deliver = 0", "where the readers of run"),
+    ] {
+        let place = Place::new();
+        filled(&place).await;
+        place.raw().execute_batch(damage).unwrap();
+        let store: Arc<dyn Store> = Arc::new(Sqlite::open_existing(&place.path(), Options::default()).unwrap());
+        let found = findings(&*store).await;
+        assert!(found.iter().any(|it| it.to_string().contains(words)), "{damage}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_was_replaced_is_not_served() {
+    let place = Place::new();
+    let written = filled(&place).await;
+    place
+        .raw()
+        .execute_batch(
+            "INSERT OR REPLACE INTO run_events SELECT place, event_id, 'StepFailed', emitted_at, plan_id, plan_version, \
+             engine_attempt_id, logical_attempt_id, idempotency_key, step_id, payload, extra, persisted_at, checksum \
+             FROM run_events WHERE run_no = 1 AND run_seq = 3",
+        )
+        .unwrap();
+    let store = place.open();
+    let run = &written[0].event.run_id;
+    let runs = store.runs(None, None, 10).await.unwrap();
+    assert!(runs.iter().any(|head| head.run_id == *run));
+    let mut refusals = Vec::new();
+    for head in runs {
+        refusals.extend(store.fetch_events(&head.run_id, Page::default()).await.err().map(|error| error.to_string()));
+    }
+    assert_eq!(refusals.len(), 1);
+    assert!(refusals[0].contains("event 3 of run"), "{refusals:?}");
+}
