@@ -1,8 +1,9 @@
 /* A disk that fails once, for tests: preloaded, it makes the n-th sync, write or read of a store's files fail as the
- * environment says. Counting starts with the process. */
+ * environment says, or takes the process down in the middle of it. Counting starts with the process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static atomic_long syncs, writes, reads;
+static atomic_long syncs, writes, reads, steps;
 
 static long wanted(const char *name) {
     const char *text = getenv(name);
@@ -32,10 +33,17 @@ static int fails(int file, const char *name, atomic_long *count) {
     return which && is_store(file) && atomic_fetch_add(count, 1) + 1 == which;
 }
 
+static void end(void) {
+    kill(getpid(), SIGKILL);
+    pause();
+}
+
 int fdatasync(int file) {
     static int (*real)(int);
     if (!real)
         real = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+    if (fails(file, "KILL_STEP", &steps))
+        end();
     if (fails(file, "FAIL_SYNC", &syncs)) {
         errno = EIO;
         return -1;
@@ -47,6 +55,8 @@ int fsync(int file) {
     static int (*real)(int);
     if (!real)
         real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    if (fails(file, "KILL_STEP", &steps))
+        end();
     if (fails(file, "FAIL_SYNC", &syncs)) {
         errno = EIO;
         return -1;
@@ -58,6 +68,10 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t at) {
     static ssize_t (*real)(int, const void *, size_t, off64_t);
     if (!real)
         real = (ssize_t (*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, "pwrite64");
+    if (fails(file, "KILL_STEP", &steps)) {
+        real(file, bytes, count / 2, at);
+        end();
+    }
     if (fails(file, "FULL_WRITE", &writes)) {
         errno = ENOSPC;
         return -1;

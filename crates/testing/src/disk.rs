@@ -15,6 +15,8 @@ pub enum Fault {
     Full,
     /// A read fails.
     Read,
+    /// The process is killed before a sync or in the middle of a write.
+    Kill,
 }
 
 impl Fault {
@@ -23,6 +25,7 @@ impl Fault {
             Self::Sync => "FAIL_SYNC",
             Self::Full => "FULL_WRITE",
             Self::Read => "FAIL_READ",
+            Self::Kill => "KILL_STEP",
         }
     }
 

@@ -108,3 +108,28 @@ fn a_read_that_fails_stores_nothing_of_what_is_refused() {
     }
     assert!(refused > 0, "no read failed while it mattered");
 }
+
+/// From the first byte of a new file to the last of its closing: every write is torn and every sync is missed once.
+#[test]
+fn whichever_write_a_new_store_dies_in_it_goes_on() {
+    let events = Events::new("torn").take(3);
+    let mut kills = 0;
+    loop {
+        let place = Place::sqlite();
+        let told = append_one_by_one(&place, &events, Fault::Kill, kills + 1);
+        if told.code == Some(0) {
+            break;
+        }
+        assert_eq!(told.code, None, "{}", told.words);
+        kills += 1;
+        check_what_was_begun(&place, &events, &told.acknowledged);
+    }
+    assert!(kills > 40, "{kills} kills");
+}
+
+/// A process that died early may have left no store at all.
+fn check_what_was_begun(place: &Place, events: &[RunEventWrite], acknowledged: &[AppendResult]) {
+    let again = place.append(&[], &lines(events));
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+    check(place, events, acknowledged);
+}

@@ -83,7 +83,9 @@ impl Ledger {
 
     /// A killed process may have written half a line; whole ones are promises.
     fn take_down(&mut self, heard: &[String]) {
-        let whole: Vec<AppendResult> = heard.iter().filter_map(|line| AppendResult::from_json(line).ok()).collect();
+        let read: Vec<_> = heard.iter().map(|line| AppendResult::from_json(line)).collect();
+        assert!(read.iter().rev().skip(1).all(Result::is_ok), "only the last line can be half a line");
+        let whole: Vec<AppendResult> = read.into_iter().filter_map(Result::ok).collect();
         for (answer, event) in whole.iter().zip(&self.unanswered) {
             assert_eq!(answer.event_id, event.event_id, "answers come in the order of the lines");
             self.acknowledged.insert(answer.event_id, answer.run_seq);

@@ -266,3 +266,40 @@ fn another_event_under_the_same_key_is_reported() {
         assert!(text(&output.stderr).contains("says something else"), "{}", text(&output.stderr));
     });
 }
+
+#[test]
+fn a_store_in_a_folder_that_cannot_be_written_to_is_read() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("store.db");
+    let url = format!("sqlite:{}", file.display());
+    let events = Events::new("kept").take(5);
+    let appended = fed(onward(&["state", "append", "--store", &url, "-"]), lines(&events).as_bytes());
+    assert_eq!(appended.status.code(), Some(0));
+    let allow = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    allow(&file, 0o444);
+    allow(folder.path(), 0o555);
+    // Permissions do not bind root, and somebody else may not get to where the program was built.
+    let elsewhere = tempfile::tempdir().unwrap();
+    allow(elsewhere.path(), 0o755);
+    let program = elsewhere.path().join("onward");
+    std::fs::copy(env!("CARGO_BIN_EXE_onward"), &program).unwrap();
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0);
+    let as_somebody = |args: &[&str]| {
+        let mut command = std::process::Command::new(&program);
+        if is_root {
+            command.uid(65_534);
+        }
+        command.args(args).output().unwrap()
+    };
+    let verified = as_somebody(&["state", "verify", "--store", &url]);
+    assert_eq!(verified.status.code(), Some(0), "{}", text(&verified.stderr));
+    let read = as_somebody(&["state", "events", "--store", &url, &events[0].run_id]);
+    assert_eq!(text(&read.stdout).lines().count(), 5);
+    let refused = as_somebody(&["state", "append", "--store", &url, "/dev/null"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    allow(folder.path(), 0o755);
+}
