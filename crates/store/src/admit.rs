@@ -51,7 +51,7 @@ fn check_once(commit: &Commit) -> Result<(), Invalid> {
     let mut seen = BTreeSet::new();
     for append in &commit.journals {
         if append.count == 0 || append.expected.checked_add(u64::from(append.count)).is_none() {
-            return Err(Invalid::Limit { what: "events of a journal append", found: 0, limit: u32::MAX as usize });
+            return Err(Invalid::Append(append.execution));
         }
         once(seen.insert(append.execution), || format!("the journal of {}", append.execution))?;
     }
@@ -84,6 +84,9 @@ fn once(first_time: bool, what: impl FnOnce() -> String) -> Result<(), Invalid> 
     if first_time { Ok(()) } else { Err(Invalid::Twice(what())) }
 }
 
+/// Bytes of a text in a key or an index: five of them fit into an entry of a Postgres index.
+const KEY_TEXT_MAX: usize = 512;
+
 fn check_change(change: &Change, limits: &Limits) -> Result<(), Invalid> {
     let table = change.table();
     let is_insert = matches!(change, Change::Insert { .. } | Change::InsertOrKeep { .. });
@@ -104,6 +107,9 @@ fn check_change(change: &Change, limits: &Limits) -> Result<(), Invalid> {
             Some(Value::Null) if !column.nullable => refuse("a value is required")?,
             Some(value) if !value.is_a(column.of) => refuse("the value is of another type")?,
             Some(Value::Text(text)) if text.contains('\0') => refuse("text cannot hold U+0000")?,
+            Some(Value::Text(text)) if text.len() > KEY_TEXT_MAX && table.finds_by(column.name) => {
+                refuse("text that rows are found by has at most 512 bytes")?;
+            }
             Some(_) => {}
         }
     }

@@ -38,10 +38,10 @@ pub enum Error {
     #[error("the disk of the store is full: {0}")]
     Full(String),
     /// A guard of the commit does not hold.
-    #[error("{0}")]
+    #[error(transparent)]
     Conflict(#[from] Conflict),
     /// The call cannot be carried out as it is.
-    #[error("{0}")]
+    #[error(transparent)]
     Invalid(#[from] Invalid),
     /// What was read back is not what can have been written.
     #[error("the store is damaged: {0}")]
@@ -186,6 +186,9 @@ pub enum Invalid {
         /// How much there may be.
         limit: usize,
     },
+    /// A journal append without events, or with more than a journal can hold.
+    #[error("an append to the journal of {0} needs at least one event, and a journal has room for 2^64 of them")]
+    Append(ExecutionId),
     /// A commit may touch each journal, row and position once.
     #[error("the commit touches {0} twice")]
     Twice(String),

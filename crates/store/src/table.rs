@@ -59,6 +59,12 @@ impl Table {
         self.columns[0].of == Type::Serial
     }
 
+    /// Whether rows are found by this column: it is part of the key, of a unique set or of an index.
+    pub fn finds_by(&self, column: &str) -> bool {
+        let sets = self.unique.iter().copied().chain(self.indexes.iter().map(|index| index.columns));
+        self.key_columns().iter().any(|it| it.name == column) || sets.flatten().any(|name| *name == column)
+    }
+
     /// The values of `row` in `columns`.
     pub fn pick(&self, columns: &[&str], row: &Row) -> Vec<Value> {
         let value = |name: &&str| self.position(name).map_or(Value::Null, |place| row.0[place].clone());

@@ -150,6 +150,7 @@ const fn name_of_invalid(invalid: &Invalid) -> &'static str {
         Invalid::IdempotencyKey { .. } => "idempotency key",
         Invalid::Event { .. } => "event",
         Invalid::Limit { .. } => "limit",
+        Invalid::Append(_) => "append",
         Invalid::Twice(_) => "twice",
         Invalid::Value { .. } => "value",
         Invalid::Move { .. } => "move",

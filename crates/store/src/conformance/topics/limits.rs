@@ -134,6 +134,9 @@ super::checks!(fn written, Limits:
     every_list_of_a_commit_is_counted_by_itself,
     the_usual_limits_let_a_large_event_pass,
     the_usual_limits_let_a_large_chunk_pass,
+    text_that_rows_are_found_by_may_have_512_bytes,
+    text_that_rows_are_found_by_may_not_have_513_bytes,
+    an_append_without_events_is_refused,
 );
 
 pub(super) fn checks() -> Vec<Check> {
@@ -197,4 +200,33 @@ async fn the_usual_limits_let_a_large_chunk_pass(world: &World<'_>) -> Verdict {
     let kept: Vec<_> =
         world.journal(sample::execution(1), 0, 9).await?.into_iter().map(|chunk| chunk.records).collect();
     holds("the journal holds the chunk", kept == vec![records])
+}
+
+/// Letters that cannot be packed into fewer bytes by much: databases try.
+fn letters(seed: u64, bytes: usize) -> String {
+    let mut draw = crate::conformance::Draw::new(seed);
+    (0..bytes).map(|_| char::from(b'!' + u8::try_from(draw.below(90)).unwrap_or(0))).collect()
+}
+
+/// An execution whose function and start key are as long as said.
+fn wordy(bytes: usize) -> crate::tables::Execution {
+    let long = sample::started(1, Some(&letters(1, bytes)));
+    crate::tables::Execution { function: letters(2, bytes).as_str().into(), ..long }
+}
+
+async fn text_that_rows_are_found_by_may_have_512_bytes(world: &World<'_>) -> Verdict {
+    world.commit(Commit::new().insert(&wordy(512))).await?;
+    let row = world.row(crate::tables::Execution::TABLE, sample::key_of(&wordy(512))).await?;
+    holds("the row is there as it was given", row.is_some_and(|stored| stored.row == wordy(512).to_row()))
+}
+
+async fn text_that_rows_are_found_by_may_not_have_513_bytes(world: &World<'_>) -> Verdict {
+    let reason = "text that rows are found by has at most 512 bytes";
+    let error = Invalid::Value { table: "executions", column: "function", reason };
+    refused(world.commit(Commit::new().insert(&wordy(513))).await, error)
+}
+
+async fn an_append_without_events_is_refused(world: &World<'_>) -> Verdict {
+    let empty = JournalAppend { count: 0, ..append(1, 0, 1) };
+    refused(world.commit(Commit::new().journal(empty)).await, Invalid::Append(sample::execution(1)))
 }
