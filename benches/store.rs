@@ -19,6 +19,7 @@ const SINGLE: usize = 1_000;
 const TOGETHER: usize = 10_000;
 const BATCH: usize = 10_000;
 const BATCHES: usize = 10;
+const MILLION: usize = 1_000_000;
 
 fn main() -> Result<()> {
     let options = Options::from_args()?;
@@ -33,23 +34,32 @@ fn sqlite(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
     let mut report = Report::new("run events on SQLite, WAL, synchronous FULL", "event", options);
     let yardstick = onward_store_sqlite::yardstick::Yardstick::open(&folder.join("yardstick.db"))?;
     let raw = || (0..SINGLE).try_for_each(|_| yardstick.commit_row());
-    let store = Sqlite::open(&folder.join("store.db"), onward_store_sqlite::Options::default())?;
-    let bench = Bench { options, runtime, store: Arc::new(store) };
-    bench.singles(&mut report, raw)?;
-    bench.many(&mut report, 200_000.0);
+    let mut files = 0;
+    let mut open = || -> Result<Arc<dyn Store>> {
+        files += 1;
+        let path = folder.join(format!("store-{files}.db"));
+        Ok(Arc::new(Sqlite::open(&path, onward_store_sqlite::Options::default())?))
+    };
+    let bench = Bench { options, runtime };
+    bench.singles(&mut report, &open()?, raw)?;
+    bench.together(&mut report, &open()?);
+    bench.batches(&mut report, open, 200_000.0)?;
     report.finish()
 }
 
 fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
     let cluster = Cluster::start()?;
-    let url = cluster.database()?;
     let mut report = Report::new("run events on Postgres, fsync and synchronous_commit on", "event", options);
-    let yardstick = runtime.block_on(onward_store_postgres::yardstick::Yardstick::open(&url))?;
+    let yardstick = runtime.block_on(onward_store_postgres::yardstick::Yardstick::open(&cluster.database()?))?;
     let raw = || runtime.block_on(plain_rows(&yardstick));
-    let store = runtime.block_on(Postgres::open(&url, onward_store_postgres::Options::default()))?;
-    let bench = Bench { options, runtime, store: Arc::new(store) };
-    bench.singles(&mut report, raw)?;
-    bench.many(&mut report, 40_000.0);
+    let open = || -> Result<Arc<dyn Store>> {
+        let url = cluster.database()?;
+        Ok(Arc::new(runtime.block_on(Postgres::open(&url, onward_store_postgres::Options::default()))?))
+    };
+    let bench = Bench { options, runtime };
+    bench.singles(&mut report, &open()?, raw)?;
+    bench.together(&mut report, &open()?);
+    bench.batches(&mut report, open, 40_000.0)?;
     report.finish()
 }
 
@@ -60,42 +70,70 @@ async fn plain_rows(yardstick: &onward_store_postgres::yardstick::Yardstick) -> 
     Ok(())
 }
 
-/// A store under measurement.
+/// How a store is measured, whichever it is.
 struct Bench<'a> {
     options: Options,
     runtime: &'a Runtime,
-    store: Arc<dyn Store>,
 }
 
 impl Bench<'_> {
     /// One event an append, beside `raw`, which commits as many plain rows.
-    fn singles(&self, report: &mut Report, raw: impl Fn() -> Result<(), onward_store::Error>) -> Result<()> {
+    fn singles(
+        &self,
+        report: &mut Report,
+        store: &Arc<dyn Store>,
+        raw: impl Fn() -> Result<(), onward_store::Error>,
+    ) -> Result<()> {
         let mut events = Events::new("single");
         let append = || {
             let events = events.take(SINGLE);
-            timed(|| self.runtime.block_on(one_by_one(&self.store, events)))
+            timed(|| self.runtime.block_on(one_by_one(store, events)))
         };
         let raw = || timed(|| Ok(raw()?));
         let (yardstick, name) = ("plain one-row commits (yardstick)", "one event an append, one after the other");
         report.beside(SINGLE, (yardstick, raw), (name, append), 0.6)
     }
 
-    fn many(&self, report: &mut Report, target: f64) {
+    fn together(&self, report: &mut Report, store: &Arc<dyn Store>) {
         let mut events = Events::new("together");
         let together = median_of(
             self.options,
             || events.take(TOGETHER),
-            |events| self.runtime.block_on(at_once(&self.store, &events, 64)),
+            |events| self.runtime.block_on(at_once(store, &events, 64)),
         );
         report.row("one event an append, 64 at a time", TOGETHER, together, None);
-        let mut events = Events::new("batch");
-        let batched = median_of(
-            self.options,
-            || (0..BATCHES).map(|_| events.take(BATCH)).collect(),
-            |batches| self.runtime.block_on(in_batches(&self.store, batches)),
-        );
-        report.row("10,000 events an append, 4 at a time", BATCH * BATCHES, batched, Some(target));
     }
+
+    /// Into a store that is new each time, and then into one that holds a million events: ids are random, so the tree that
+    /// keeps them unique is touched all over, and costs more the larger it is.
+    fn batches(
+        &self,
+        report: &mut Report,
+        mut open: impl FnMut() -> Result<Arc<dyn Store>>,
+        target: f64,
+    ) -> Result<()> {
+        let mut events = Events::new("batch");
+        let mut times = Vec::new();
+        for _ in 0..=self.options.runs {
+            let (store, batches) = (open()?, batches(&mut events, BATCHES));
+            times.push(timed(|| self.runtime.block_on(in_batches(&store, batches)))?);
+        }
+        times.sort_unstable();
+        report.row("10,000 events an append, 4 at a time", BATCH * BATCHES, times[times.len() / 2], Some(target));
+        let store = open()?;
+        self.runtime.block_on(in_batches(&store, batches(&mut events, MILLION / BATCH)))?;
+        let full = median_of(
+            Options { runs: 3, ..self.options },
+            || batches(&mut events, BATCHES),
+            |batches| self.runtime.block_on(in_batches(&store, batches)),
+        );
+        report.row("  the same beside a million others", BATCH * BATCHES, full, None);
+        Ok(())
+    }
+}
+
+fn batches(events: &mut Events, count: usize) -> Vec<Vec<RunEventWrite>> {
+    (0..count).map(|_| events.take(BATCH)).collect()
 }
 
 async fn one_by_one(store: &Arc<dyn Store>, events: Vec<RunEventWrite>) -> Result<()> {

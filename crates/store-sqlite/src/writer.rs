@@ -18,8 +18,12 @@ const QUEUE: usize = 4_096;
 /// Run events after which a transaction takes in no further commit.
 const GROUP_EVENTS: usize = 65_536;
 
-/// Pages in the write-ahead log after which they are moved into the file.
+/// Pages in the write-ahead log after which they are moved into the file, when nobody waits.
 const CHECKPOINT_PAGES: i32 = 4_096;
+
+/// Pages after which they are moved whoever waits. Commits that follow each other closely change the same pages again and
+/// again, so moving them late moves fewer.
+const CHECKPOINT_PAGES_BUSY: i32 = 16_384;
 
 /// The calling side.
 pub(crate) struct Writer {
@@ -140,7 +144,7 @@ impl Thread {
                 None => self.perform(&group),
             };
             answer(group, answers);
-            self.checkpoint();
+            self.checkpoint(if jobs.is_empty() { CHECKPOINT_PAGES } else { CHECKPOINT_PAGES_BUSY });
         }
     }
 
@@ -238,8 +242,8 @@ impl Thread {
     }
 
     /// Moves the log into the file when it has grown. A reader that is in the way only delays it.
-    fn checkpoint(&mut self) {
-        if self.poisoned.is_some() || self.log_pages.load(Ordering::Relaxed) < CHECKPOINT_PAGES {
+    fn checkpoint(&mut self, pages: i32) {
+        if self.poisoned.is_some() || self.log_pages.load(Ordering::Relaxed) < pages {
             return;
         }
         self.log_pages.store(0, Ordering::Relaxed);
