@@ -6,8 +6,8 @@ use std::hint::black_box;
 use onward_benches::{Options, Report, median, median_of, median_ratio};
 use onward_journal::jsonl::{Line, Reader};
 use onward_journal::{
-    AwaitKind, Command, ComponentDigest, ExecutionId, Fold, InvokeKind, JoinSetId, Journal, JournalEvent, Name,
-    Payload, PromiseId, Text, Timestamp, codec,
+    AwaitKind, Command, ComponentDigest, Delivery, ExecutionId, Fold, InvokeKind, JoinSetId, Journal, JournalEvent,
+    Name, Payload, PromiseId, Text, Timestamp, codec,
 };
 
 const LONG: usize = 100_000;
@@ -88,11 +88,17 @@ impl Script {
 
     fn schedule(&mut self) -> PromiseId {
         let (kind, function_name) = (InvokeKind::Function, "charge_card".parse().expect("a name"));
-        self.say(Command::Schedule { kind, function_name, input: payload("{\"amount\":1299}"), retry_policy: None })
+        self.say(Command::Schedule {
+            kind,
+            function_name,
+            input: payload("{\"amount\":1299}"),
+            retry_policy: None,
+            delivery: Delivery::AtLeastOnce,
+        })
     }
 
     fn finish(&mut self, promise: &PromiseId) {
-        self.say(Command::StartAttempt { promise: promise.clone() });
+        self.say(Command::StartAttempt { promise: promise.clone(), child: None });
         self.say(Command::CompleteAttempt { promise: promise.clone(), result: payload("{\"charge\":\"ch_1299\"}") });
     }
 
@@ -110,10 +116,10 @@ impl Script {
             self.say(Command::Submit { set: set.clone(), promise: promise.clone() });
         }
         for promise in members.iter().rev() {
-            self.say(Command::Next { set: set.clone() });
+            self.say(Command::Next { set: set.clone(), timeout: None });
             self.finish(promise);
             self.say(Command::Resume);
-            self.say(Command::Next { set: set.clone() });
+            self.say(Command::Next { set: set.clone(), timeout: None });
         }
     }
 
@@ -128,7 +134,7 @@ impl Script {
 
     fn signal(&mut self) {
         let signal_name: Name = "approval".parse().expect("a name");
-        let promise = self.say(Command::AwaitSignal { signal_name: signal_name.clone() });
+        let promise = self.say(Command::AwaitSignal { signal_name: signal_name.clone(), timeout: None });
         self.say(Command::DeliverSignal { signal_name, payload: payload("{\"approved\":true}") });
         self.say(Command::ReceiveSignal { promise });
         self.say(Command::Resume);

@@ -4,6 +4,7 @@
 
 mod clock;
 mod command;
+mod guests;
 mod run;
 mod steps;
 mod tidy;
@@ -45,6 +46,12 @@ enum Task {
         seconds: Option<u32>,
         #[command(flatten)]
         pace: Pace,
+    },
+    /// Build the components in examples/workflows and write them, with their digests, to examples/workflows/built.
+    Guests {
+        /// Write nothing: fail if what is built is not what is committed.
+        #[arg(long)]
+        check: bool,
     },
     /// Change the code in small ways and see that a test notices each.
     Mutants {
@@ -115,6 +122,10 @@ fn perform(task: Task) -> Result<()> {
             let run = pace.run()?;
             tools::ensure(&run, fuzz::TOOLS)?;
             fuzz::all_targets(&run, seconds.unwrap_or(fuzz::seconds_for(&run)))
+        }
+        Task::Guests { check } => {
+            let run = Run::locate(Length::Short, Output::OnFailure)?;
+            guests::guests(&run, if check { guests::Mode::Check } else { guests::Mode::Write })
         }
         Task::Mutants { extra } => {
             let run = Run::locate(Length::Short, Output::Shown)?;

@@ -1,11 +1,13 @@
 //! The binary `onward`. Data goes to standard output, words to standard error; exit codes are documented per command.
 
+mod code;
 mod journal;
 mod lines;
 mod log;
 mod paint;
 mod state;
 mod store;
+mod work;
 
 use std::io;
 use std::process::ExitCode;
@@ -22,6 +24,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Work(work::Command),
     /// Work with execution journals
     #[command(subcommand)]
     Journal(journal::Command),
@@ -33,6 +37,7 @@ enum Command {
 fn main() -> ExitCode {
     log::to_stderr();
     let outcome = match Cli::parse().command {
+        Command::Work(command) => work::run(&command),
         Command::Journal(command) => journal::run(&command),
         Command::State(command) => state::run(&command),
     };

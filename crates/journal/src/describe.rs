@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::excerpt::cut;
-use crate::{AwaitKind, Event, ExecutionId, InvokeResult, Payload, PromiseId, hex};
+use crate::{AwaitKind, Delivery, Event, ExecutionError, ExecutionId, InvokeResult, Payload, PromiseId, hex};
 
 /// Longer values are cut: the table is for reading, the journal has the rest.
 const VALUE_CHARS_MAX: usize = 32;
@@ -26,20 +26,32 @@ impl fmt::Display for Line<'_> {
         let id = |id: &PromiseId| format!("\"{}\"", id.relative_to(self.own));
         match self.event {
             Event::ExecutionStarted { input, .. } => write!(f, "{name}({})", value(input)),
-            Event::ExecutionCompleted { result } => write!(f, "{name}({})", value(result)),
-            Event::ExecutionFailed { error } => write!(f, "{name}({})", short(&error.to_string())),
+            Event::ExecutionCompleted { result, continued_as: None } => write!(f, "{name}({})", value(result)),
+            Event::ExecutionCompleted { result, continued_as: Some(next) } => {
+                write!(f, "{name}({}, continued_as={})", value(result), short(&next.to_string()))
+            }
+            Event::ExecutionFailed { error } => write!(f, "{name}({})", failure(error)),
             Event::CancelRequested { reason } | Event::ExecutionCancelled { reason } => {
                 write!(f, "{name}({})", quoted(reason))
             }
-            Event::InvokeScheduled { promise_id, function_name, input, .. } => {
-                write!(f, "{name}({}, {}, {})", id(promise_id), quoted(function_name), value(input))
+            Event::InvokeScheduled { promise_id, function_name, input, delivery, .. } => {
+                write!(f, "{name}({}, {}, {}", id(promise_id), quoted(function_name), value(input))?;
+                match delivery {
+                    Delivery::AtLeastOnce => write!(f, ")"),
+                    Delivery::AtMostOnce => write!(f, ", {})", delivery.as_str()),
+                }
             }
-            Event::InvokeStarted { promise_id, attempt } => write!(f, "{name}({}, attempt={attempt})", id(promise_id)),
+            Event::InvokeStarted { promise_id, attempt, child: None } => {
+                write!(f, "{name}({}, attempt={attempt})", id(promise_id))
+            }
+            Event::InvokeStarted { promise_id, attempt, child: Some(child) } => {
+                write!(f, "{name}({}, attempt={attempt}, child={})", id(promise_id), short(&child.to_string()))
+            }
             Event::InvokeCompleted { promise_id, result, attempt } => {
                 write!(f, "{name}({}, {}, attempt={attempt})", id(promise_id), outcome(result))
             }
             Event::InvokeRetrying { promise_id, failed_attempt, error, retry_at } => {
-                let error = short(&error.to_string());
+                let error = failure(error);
                 write!(f, "{name}({}, attempt={failed_attempt}, {error}, {retry_at})", id(promise_id))
             }
             Event::RandomGenerated { promise_id, value } => {
@@ -92,8 +104,13 @@ fn await_kind(kind: &AwaitKind) -> String {
 fn outcome(result: &InvokeResult) -> String {
     match result {
         Ok(payload) => format!("Ok({})", value(payload)),
-        Err(error) => format!("Err({})", short(&error.to_string())),
+        Err(error) => format!("Err({})", failure(error)),
     }
+}
+
+fn failure(error: &ExecutionError) -> String {
+    let text = short(&error.to_string());
+    if error.retryable { text } else { format!("{text}, permanent") }
 }
 
 fn value(payload: &Payload) -> String {

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use minicbor::{Decode, Encode};
 
 use crate::codec::Scope;
-use crate::{ComponentDigest, ExecutionError, JoinSetId, Name, Payload, PromiseId, RetryPolicy, Text, Timestamp};
+use crate::{
+    ComponentDigest, Delivery, ExecutionError, ExecutionId, JoinSetId, Name, Payload, PromiseId, RetryPolicy, Text,
+    Timestamp,
+};
 
 /// One line of a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,11 +46,13 @@ pub enum Event {
         #[n(3)]
         idempotency_key: Option<Text>,
     },
-    /// The function returned.
+    /// The function returned; another execution took this one's place if `continued_as` names it.
     #[n(1)]
     ExecutionCompleted {
         #[n(0)]
         result: Payload,
+        #[n(1)]
+        continued_as: Option<ExecutionId>,
     },
     /// The function returned an error or trapped.
     #[n(2)]
@@ -82,14 +87,19 @@ pub enum Event {
         input: Payload,
         #[n(4)]
         retry_policy: Option<Box<RetryPolicy>>,
+        #[n(5)]
+        #[cbor(with = "crate::codec::delivery", has_nil)]
+        delivery: Delivery,
     },
-    /// An attempt is in flight.
+    /// An attempt is in flight; another execution performs it if `child` names one.
     #[n(6)]
     InvokeStarted {
         #[n(0)]
         promise_id: PromiseId,
         #[n(1)]
         attempt: u32,
+        #[n(2)]
+        child: Option<ExecutionId>,
     },
     /// The operation is over, well or badly.
     #[n(7)]
@@ -246,7 +256,7 @@ pub enum AwaitKind {
     /// All of the promises complete.
     #[n(2)]
     All,
-    /// A signal of this name is received; the await itself allocates the promise.
+    /// A signal of this name is received; the await itself allocates the promise. Or the timer fires, if it names one.
     #[n(3)]
     Signal(#[n(0)] Name),
 }

@@ -18,12 +18,22 @@ pub struct ExecutionError {
     /// What happened, for people.
     #[n(1)]
     pub message: Text,
+    /// Whether another attempt may help. Where it may not, no policy allows one.
+    #[n(2)]
+    #[cbor(with = "crate::codec::retryable", has_nil)]
+    pub retryable: bool,
 }
 
 impl ExecutionError {
-    /// A failure of this kind.
+    /// A failure of this kind that may be retried.
     pub fn new(kind: ErrorKind, message: impl Into<Text>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), retryable: true }
+    }
+
+    /// The same failure, for good: it is not retried.
+    #[must_use]
+    pub fn permanent(self) -> Self {
+        Self { retryable: false, ..self }
     }
 }
 
@@ -115,5 +125,9 @@ mod tests {
     fn an_error_says_kind_and_message() {
         let error = ExecutionError::new(ErrorKind::Timeout, "no answer in 3 s");
         assert_eq!(error.to_string(), "timeout: no answer in 3 s");
+        assert!(error.retryable);
+        let permanent = error.clone().permanent();
+        assert!(!permanent.retryable);
+        assert_eq!((permanent.to_string(), &permanent.kind), (error.to_string(), &error.kind));
     }
 }

@@ -91,7 +91,8 @@ invariants! {
     CF3 "CF-3" "signal_consumed_once" Content(signal::consumed_once),
         "A delivery is consumed at most once.";
     CF4 "CF-4" "await_signal_consistent" Content(signal::await_is_consistent),
-        "A wait for a signal names exactly one promise, and what is received is that promise and that name.";
+        "A wait for a signal names its own promise, then at most a timer that has not fired; what is received is that promise \
+         and that name.";
 
     JS1 "JS-1" "submit_requires_created" Content(join_set::submit_requires_created),
         "JoinSetSubmitted requires an earlier JoinSetCreated of the set.";
@@ -132,7 +133,8 @@ invariants! {
     H5 "H-5" "started_follows_scheduled_or_retrying" Content(invoke::started_follows_scheduled_or_retrying),
         "An attempt starts only after InvokeScheduled or InvokeRetrying, never beside another.";
     H6 "H-6" "outcome_of_attempt_in_flight" Content(invoke::outcome_of_attempt_in_flight),
-        "InvokeCompleted and InvokeRetrying name the attempt that is in flight.";
+        "InvokeCompleted and InvokeRetrying name the attempt that is in flight; a failure may also end an invoke that waits for \
+         its next attempt, and names the last one.";
     H7 "H-7" "awaited_ids_distinct" Content(awaiting::ids_distinct),
         "An await names 1 to 65536 promises, exactly one if it is single, and none twice.";
     H8 "H-8" "awaited_ids_exist" Content(awaiting::ids_exist),
@@ -146,7 +148,7 @@ invariants! {
     H12 "H-12" "submitted_is_invoke" Content(join_set::submitted_is_invoke),
         "Only a scheduled invoke can be submitted to a join set.";
     H13 "H-13" "retry_within_policy" Content(invoke::retry_within_policy),
-        "InvokeRetrying stays within the attempts and kinds that the retry policy allows.";
+        "InvokeRetrying stays within the attempts and kinds that the retry policy allows, and its error is retryable.";
 
     T1 "T-1" "timer_not_early" Command,
         "A timer is fired no earlier than its fire_at.";

@@ -34,8 +34,8 @@ impl Journal {
     ///
     /// A command records one event; an await that is satisfied already records its resume as well.
     pub fn handle(&mut self, command: Command, now: Timestamp) -> Result<Vec<JournalEvent>, Violation> {
-        let is_await = matches!(command, Command::Await { .. });
         let event = command.decide(self, now)?;
+        let is_await = matches!(event, Event::ExecutionAwaiting { .. });
         let mut recorded = vec![self.record(event, now)?];
         if is_await && self.fold.wait().is_some_and(Wait::is_satisfied) {
             recorded.push(self.record(Event::ExecutionResumed, now)?);

@@ -30,6 +30,7 @@
 
 pub mod codec;
 mod command;
+mod delivery;
 mod describe;
 mod digest;
 mod event;
@@ -52,6 +53,7 @@ mod timestamp;
 mod violation;
 
 pub use command::Command;
+pub use delivery::Delivery;
 pub use digest::{ComponentDigest, DigestError};
 pub use event::{AwaitKind, Category, Event, EventKind, InvokeKind, InvokeResult, JournalEvent};
 pub use failure::{ErrorKind, ExecutionError, KindName};

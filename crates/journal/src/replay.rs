@@ -110,6 +110,11 @@ impl<'a> Replay<'a> {
         self.awaits.get(n).copied()
     }
 
+    /// How many awaits the guest made.
+    pub fn awaits(&self) -> usize {
+        self.awaits.len()
+    }
+
     /// What the `n`-th `next()` of a set returned (0 is the first).
     pub fn next_of(&self, set: &JoinSetId, n: usize) -> Option<Taken<'a>> {
         let number = set.0.number_in(self.execution)?;

@@ -86,7 +86,9 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     /// Whether the failure of attempt `attempt` (1 is the first) may be followed by another.
     pub fn allows_retry(&self, attempt: u32, error: &ExecutionError) -> bool {
-        self.max_attempts.is_none_or(|max| attempt < max.get()) && !self.non_retryable.contains(&error.kind)
+        error.retryable
+            && self.max_attempts.is_none_or(|max| attempt < max.get())
+            && !self.non_retryable.contains(&error.kind)
     }
 
     /// The earliest start of the next attempt after `attempt` failed at `now`.
@@ -173,6 +175,7 @@ mod tests {
         assert!(!allowed(1, ErrorKind::Timeout));
         let for_ever = RetryPolicy { max_attempts: None, ..policy };
         assert!(for_ever.allows_retry(u32::MAX, &error(ErrorKind::Trap)));
+        assert!(!for_ever.allows_retry(1, &error(ErrorKind::Trap).permanent()), "whatever the policy says");
     }
 
     #[test]

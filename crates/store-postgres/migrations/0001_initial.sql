@@ -85,6 +85,29 @@ CREATE TABLE shards (
     CONSTRAINT shards_pkey PRIMARY KEY (shard)
 );
 
+CREATE TABLE components (
+    component_digest BYTEA NOT NULL,
+    code BYTEA NOT NULL,
+    functions TEXT COLLATE "C" NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    version BIGINT NOT NULL,
+    CONSTRAINT components_pkey PRIMARY KEY (component_digest)
+);
+
+CREATE TABLE functions (
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    project_id TEXT COLLATE "C" NOT NULL,
+    environment_id TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    component_digest BYTEA NOT NULL,
+    deployed_at TIMESTAMPTZ NOT NULL,
+    version BIGINT NOT NULL,
+    CONSTRAINT functions_pkey PRIMARY KEY (tenant_id, project_id, environment_id, name),
+    CONSTRAINT functions_kind_check CHECK (kind IN ('workflow', 'task'))
+);
+CREATE INDEX functions_by_component ON functions (component_digest, tenant_id, project_id, environment_id, name);
+
 CREATE TABLE executions (
     execution_id BYTEA NOT NULL,
     tenant_id TEXT COLLATE "C" NOT NULL,

@@ -123,6 +123,29 @@ CREATE TABLE shards (
     CONSTRAINT shards_key PRIMARY KEY (shard)
 ) STRICT;
 
+CREATE TABLE components (
+    component_digest BLOB    NOT NULL,
+    code             BLOB    NOT NULL,
+    functions        TEXT    NOT NULL,
+    created_at       INTEGER NOT NULL,
+    version          INTEGER NOT NULL,
+    CONSTRAINT components_key PRIMARY KEY (component_digest)
+) STRICT;
+
+CREATE TABLE functions (
+    tenant_id        TEXT    NOT NULL,
+    project_id       TEXT    NOT NULL,
+    environment_id   TEXT    NOT NULL,
+    name             TEXT    NOT NULL,
+    kind             TEXT    NOT NULL,
+    component_digest BLOB    NOT NULL,
+    deployed_at      INTEGER NOT NULL,
+    version          INTEGER NOT NULL,
+    CONSTRAINT functions_key PRIMARY KEY (tenant_id, project_id, environment_id, name),
+    CONSTRAINT functions_kind_check CHECK (kind IN ('workflow', 'task'))
+) STRICT;
+CREATE INDEX functions_by_component ON functions (component_digest, tenant_id, project_id, environment_id, name);
+
 CREATE TABLE executions (
     execution_id     BLOB    NOT NULL,
     tenant_id        TEXT    NOT NULL,

@@ -114,6 +114,8 @@ pub enum Conflict {
         table: &'static str,
         /// The columns.
         columns: &'static [&'static str],
+        /// The key of that row.
+        key: Key,
     },
     /// The row to change is not there, or was changed since it was read.
     #[error("{table} row {key} is at version {found}, expected {expected} (0 means absent)")]

@@ -9,6 +9,7 @@ mod report;
 use anyhow::{Result, anyhow, bail};
 
 use crate::clock::Stopwatch;
+use crate::guests;
 use crate::run::{Length, Run};
 use crate::steps::report::{Timing, seconds};
 use crate::tidy;
@@ -32,6 +33,12 @@ static STEPS: &[Step] = &[
         purpose: "unit, property, integration, crash and documentation tests pass",
         tools: &[&POSTGRES],
         run: cargo::test,
+    },
+    Step {
+        name: "guests",
+        purpose: "the SDK's tests pass, and the example components are what their sources give",
+        tools: &[&RUSTFMT, &CLIPPY],
+        run: guests::verify,
     },
     Step {
         name: "model",

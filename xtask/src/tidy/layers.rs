@@ -19,6 +19,7 @@ const JOURNAL: &str = "onward-journal";
 const RUNS: &str = "onward-runs";
 const DISPATCH: &str = "onward-dispatch";
 const STORE: &str = "onward-store";
+const EXECUTION: &str = "onward-execution";
 const WASM: &str = "onward-wasm";
 const ENGINE: &str = "onward-engine";
 const API: &str = "onward-api";
@@ -30,18 +31,23 @@ const fn layer(folder: &'static str, package: &'static str, uses: Uses) -> Layer
 /// From the bottom up.
 const LAYERS: &[Layer] = &[
     layer("crates/journal", JOURNAL, Uses::Only(&[])),
+    layer("crates/execution", EXECUTION, Uses::Only(&[JOURNAL])),
     layer("crates/runs", RUNS, Uses::Only(&[JOURNAL])),
     layer("crates/dispatch", DISPATCH, Uses::Only(&[])),
     layer("crates/api", API, Uses::Only(&[])),
     layer("crates/store", STORE, Uses::Only(&[JOURNAL, RUNS, DISPATCH])),
     layer("crates/store-sqlite", "onward-store-sqlite", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/store-postgres", "onward-store-postgres", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
-    layer("crates/wasm", WASM, Uses::Only(&[JOURNAL])),
-    layer("crates/engine", ENGINE, Uses::Only(&[JOURNAL, RUNS, DISPATCH, STORE, WASM])),
+    layer("crates/wasm", WASM, Uses::Only(&[JOURNAL, EXECUTION])),
+    layer("crates/engine", ENGINE, Uses::Only(&[JOURNAL, EXECUTION, RUNS, DISPATCH, STORE])),
     layer("crates/server", "onward-server", Uses::Only(&[ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH])),
-    layer("crates/sim", "onward-sim", Uses::Only(&[ENGINE, STORE, JOURNAL, RUNS, DISPATCH])),
+    layer("crates/sim", "onward-sim", Uses::Only(&[ENGINE, EXECUTION, STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/testing", "onward-testing", Uses::Only(&[JOURNAL, RUNS])),
     layer("crates/cli", "onward", Uses::Any),
+    layer("sdk/rust/macros", "onward-sdk-macros", Uses::Only(&[])),
+    layer("sdk/rust", "onward-sdk", Uses::Only(&["onward-sdk-macros"])),
+    layer("examples/workflows/orders", "orders", Uses::Only(&["onward-sdk"])),
+    layer("examples/workflows/journals", "journals", Uses::Only(&["onward-sdk"])),
     layer("benches", "onward-benches", Uses::Any),
     layer("fuzz", "onward-fuzz", Uses::Any),
     layer("xtask", "xtask", Uses::Only(&[])),

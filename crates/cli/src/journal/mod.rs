@@ -1,19 +1,24 @@
 //! `onward journal`: execution journals as files.
 
 mod check;
-mod table;
+mod show;
+pub(crate) mod table;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::store::block_on;
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Check(check::Args),
+    Show(show::Args),
 }
 
 pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check(args) => check::run(args),
+        Command::Show(args) => block_on(show::run(args)),
     }
 }

@@ -10,28 +10,28 @@ use crate::paint;
 /// Rows are written as they come, so the width is fixed; the rare longer event pushes its state to the right.
 const EVENT_WIDTH: usize = 72;
 
-pub(super) struct Table {
+pub(crate) struct Table {
     out: BufWriter<StdoutLock<'static>>,
     is_colored: bool,
     has_header: bool,
 }
 
 impl Table {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let is_colored = paint::is_wanted(&io::stdout());
         Self { out: BufWriter::with_capacity(1 << 16, io::stdout().lock()), is_colored, has_header: false }
     }
 
-    pub(super) fn row(&mut self, event: &JournalEvent, own: ExecutionId, state: State) -> io::Result<()> {
+    pub(crate) fn row(&mut self, event: &JournalEvent, own: ExecutionId, state: State) -> io::Result<()> {
         self.line(event, own, &state.to_string(), paint::of_state(state))
     }
 
     /// The row of an event that was refused, with the rule in the place of the state.
-    pub(super) fn refused(&mut self, event: &JournalEvent, own: ExecutionId, rule: Rule) -> io::Result<()> {
+    pub(crate) fn refused(&mut self, event: &JournalEvent, own: ExecutionId, rule: Rule) -> io::Result<()> {
         self.line(event, own, &format!("✗ {rule}"), AnsiColor::Red.on_default().bold())
     }
 
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         self.out.flush()
     }
 

@@ -22,6 +22,7 @@ fn the_examples_are_valid_and_shown_as_tables() {
         ("order.jsonl", 25, "Completed"),
         ("signal-buffered.jsonl", 9, "Completed"),
         ("signal-blocking.jsonl", 11, "Completed"),
+        ("signal-timeout.jsonl", 10, "Completed"),
         ("cancelled-with-refund.jsonl", 15, "Cancelled"),
     ] {
         let output = onward(&["journal", "check", example(name).to_str().unwrap()]).output().unwrap();

@@ -6,6 +6,7 @@ mod faults;
 mod journal;
 mod kills;
 mod state;
+mod work;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use minicbor::decode::{self, Decode, Decoder};
 use minicbor::encode::{self, Encode, Encoder, Write};
 
-use crate::{ComponentDigest, ErrorKind, Factor, Jitter, Name, Payload, Text, Timestamp};
+use crate::{ComponentDigest, Delivery, ErrorKind, ExecutionId, Factor, Jitter, Name, Payload, Text, Timestamp};
 
 /// How a type is written and read: `Type: write |encoder, value|, read |decoder|`.
 macro_rules! scalar {
@@ -34,6 +34,9 @@ scalar!(ErrorKind: write |e, kind| e.str(kind.as_str()), read |d| d.str()?.parse
 scalar!(ComponentDigest: write |e, digest| e.bytes(digest.as_bytes()), read |d| {
     d.bytes()?.try_into().map(Self::from_bytes).map_err(decode::Error::custom)
 });
+scalar!(ExecutionId: write |e, id| e.bytes(id.as_bytes()), read |d| {
+    d.bytes()?.try_into().map(Self::from_bytes).map_err(decode::Error::custom)
+});
 scalar!(Timestamp: write |e, at| e.i64(at.as_micros()), read |d| {
     Self::from_micros(d.i64()?).ok_or_else(|| decode::Error::message("timestamp out of range"))
 });
@@ -43,6 +46,42 @@ scalar!(Factor: write |e, factor| e.u32(factor.as_permille()), read |d| {
 scalar!(Jitter: write |e, jitter| e.u32(jitter.as_permille()), read |d| {
     Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("jitter out of range"))
 });
+
+/// A field that is left out while it has its usual value, for which null stands too.
+macro_rules! usual {
+    ($module:ident: $type:ty = $usual:expr) => {
+        pub(crate) mod $module {
+            use super::*;
+
+            pub(crate) fn encode<C, W: Write>(
+                value: &$type,
+                e: &mut Encoder<W>,
+                scope: &mut C,
+            ) -> Result<(), encode::Error<W::Error>> {
+                value.encode(e, scope)
+            }
+
+            /// What is not known here is refused: it must not pass for the usual value.
+            pub(crate) fn decode<C>(d: &mut Decoder<'_>, scope: &mut C) -> Result<$type, decode::Error> {
+                match Option::decode(d, scope) {
+                    Ok(value) => Ok(value.unwrap_or($usual)),
+                    Err(_) => Err(decode::Error::message(concat!("unknown ", stringify!($module))).at(d.position())),
+                }
+            }
+
+            pub(crate) fn nil() -> Option<$type> {
+                Some($usual)
+            }
+
+            pub(crate) fn is_nil(value: &$type) -> bool {
+                *value == $usual
+            }
+        }
+    };
+}
+
+usual!(delivery: Delivery = Delivery::AtLeastOnce);
+usual!(retryable: bool = true);
 
 /// Bytes that events share.
 pub(crate) mod shared_bytes {

@@ -2,7 +2,8 @@
 
 use super::refuse;
 use crate::{
-    Event, EventKind, ExecutionError, Flight, Fold, Payload, PromiseId, RetryPolicy, Rule, Timestamp, Violation,
+    Event, EventKind, ExecutionError, ExecutionId, Flight, Fold, Payload, PromiseId, RetryPolicy, Rule, Timestamp,
+    Violation,
 };
 
 /// An attempt's failure: what, when, and the entropy that spreads its retry.
@@ -12,7 +13,12 @@ pub(super) struct Failure {
     pub(super) entropy: u32,
 }
 
-pub(super) fn start(fold: &Fold, promise_id: PromiseId, now: Timestamp) -> Result<Event, Violation> {
+pub(super) fn start(
+    fold: &Fold,
+    promise_id: PromiseId,
+    child: Option<ExecutionId>,
+    now: Timestamp,
+) -> Result<Event, Violation> {
     if let Some(Flight::Retrying { at }) = fold.invoke(&promise_id).map(|invoke| invoke.flight)
         && now < at
     {
@@ -20,12 +26,17 @@ pub(super) fn start(fold: &Fold, promise_id: PromiseId, now: Timestamp) -> Resul
         return Err(refuse(fold, Rule::T2, EventKind::InvokeStarted, message));
     }
     let attempt = current(fold, &promise_id).saturating_add(1);
-    Ok(Event::InvokeStarted { promise_id, attempt })
+    Ok(Event::InvokeStarted { promise_id, attempt, child })
 }
 
 pub(super) fn complete(fold: &Fold, promise_id: PromiseId, result: Payload) -> Event {
     let attempt = current(fold, &promise_id);
     Event::InvokeCompleted { promise_id, result: Ok(result), attempt }
+}
+
+pub(super) fn give_up(fold: &Fold, promise_id: PromiseId, error: ExecutionError) -> Event {
+    let attempt = current(fold, &promise_id);
+    Event::InvokeCompleted { promise_id, result: Err(error), attempt }
 }
 
 impl Failure {
@@ -39,7 +50,7 @@ impl Failure {
             let retry_at = policy.retry_at(attempt, now, entropy);
             Event::InvokeRetrying { promise_id, failed_attempt: attempt, error, retry_at }
         } else {
-            Event::InvokeCompleted { promise_id, result: Err(error), attempt }
+            give_up(fold, promise_id, error)
         }
     }
 }

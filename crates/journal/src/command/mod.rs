@@ -11,8 +11,8 @@ mod timer;
 use std::sync::Arc;
 
 use crate::{
-    AwaitKind, ComponentDigest, Event, EventKind, ExecutionError, Fold, InvokeKind, JoinSetId, Journal, Name, Payload,
-    PromiseId, RetryPolicy, Rule, Text, Timestamp, Violation,
+    AwaitKind, ComponentDigest, Delivery, Event, EventKind, ExecutionError, ExecutionId, Fold, InvokeKind, JoinSetId,
+    Journal, Name, Payload, PromiseId, RetryPolicy, Rule, Text, Timestamp, Violation,
 };
 
 /// What the engine or the guest wants to happen.
@@ -22,13 +22,21 @@ pub enum Command {
     /// Start the execution.
     Start { component_digest: ComponentDigest, input: Payload, parent: Option<PromiseId>, key: Option<Text> },
     /// Schedule an invocation as the next child.
-    Schedule { kind: InvokeKind, function_name: Name, input: Payload, retry_policy: Option<Box<RetryPolicy>> },
-    /// Start the next attempt of an invocation.
-    StartAttempt { promise: PromiseId },
+    Schedule {
+        kind: InvokeKind,
+        function_name: Name,
+        input: Payload,
+        retry_policy: Option<Box<RetryPolicy>>,
+        delivery: Delivery,
+    },
+    /// Start the next attempt of an invocation; `child` performs it, if it is an execution.
+    StartAttempt { promise: PromiseId, child: Option<ExecutionId> },
     /// The attempt in flight succeeded.
     CompleteAttempt { promise: PromiseId, result: Payload },
     /// The attempt in flight failed: retry or give up, as its policy says. `entropy` spreads the retries.
     FailAttempt { promise: PromiseId, error: ExecutionError, entropy: u32 },
+    /// End an invocation with this failure, whether an attempt is in flight or the next one is waited for.
+    GiveUp { promise: PromiseId, error: ExecutionError },
     /// Record entropy as the next child.
     Random { value: Arc<[u8]> },
     /// Record the time as the next child.
@@ -39,8 +47,8 @@ pub enum Command {
     FireTimer { promise: PromiseId },
     /// A signal arrived.
     DeliverSignal { signal_name: Name, payload: Payload },
-    /// Consume the oldest signal of that name, or block until there is one.
-    AwaitSignal { signal_name: Name },
+    /// Consume the oldest signal of that name, or block until there is one or the timer `timeout` has fired.
+    AwaitSignal { signal_name: Name, timeout: Option<PromiseId> },
     /// Give the oldest delivered signal to the open await that waits for it as `promise`.
     ReceiveSignal { promise: PromiseId },
     /// Block until the promises satisfy `kind`. The await is recorded even if they do already: which of them were
@@ -52,10 +60,11 @@ pub enum Command {
     CreateJoinSet,
     /// Put an invocation into a join set.
     Submit { set: JoinSetId, promise: PromiseId },
-    /// Take the set's next result, in the order of completion, or block until there is one.
-    Next { set: JoinSetId },
-    /// Return.
-    Complete { result: Payload },
+    /// Take the set's next result, in the order of completion, or block until there is one or the timer `timeout` has
+    /// fired.
+    Next { set: JoinSetId, timeout: Option<PromiseId> },
+    /// Return, perhaps leaving the rest to another execution.
+    Complete { result: Payload, continued_as: Option<ExecutionId> },
     /// Return an error, or trap.
     Fail { error: ExecutionError },
     /// Ask for cancellation.
@@ -73,25 +82,26 @@ impl Command {
             Self::Start { component_digest, input, parent, key } => {
                 Event::ExecutionStarted { component_digest, input, parent_id: parent, idempotency_key: key }
             }
-            Self::Schedule { kind, function_name, input, retry_policy } => {
-                Event::InvokeScheduled { promise_id: next(), kind, function_name, input, retry_policy }
+            Self::Schedule { kind, function_name, input, retry_policy, delivery } => {
+                Event::InvokeScheduled { promise_id: next(), kind, function_name, input, retry_policy, delivery }
             }
-            Self::StartAttempt { promise } => attempt::start(fold, promise, now)?,
+            Self::StartAttempt { promise, child } => attempt::start(fold, promise, child, now)?,
             Self::CompleteAttempt { promise, result } => attempt::complete(fold, promise, result),
             Self::FailAttempt { promise, error, entropy } => attempt::Failure { error, now, entropy }.of(fold, promise),
+            Self::GiveUp { promise, error } => attempt::give_up(fold, promise, error),
             Self::Random { value } => Event::RandomGenerated { promise_id: next(), value },
             Self::ReadClock => Event::TimeRecorded { promise_id: next(), time: now },
             Self::Sleep { duration_ms } => timer::sleep(fold, duration_ms, now),
             Self::FireTimer { promise } => timer::fire(fold, promise, now)?,
             Self::DeliverSignal { signal_name, payload } => signal::deliver(fold, signal_name, payload),
-            Self::AwaitSignal { signal_name } => signal::await_one(journal, signal_name),
+            Self::AwaitSignal { signal_name, timeout } => signal::await_one(journal, signal_name, timeout),
             Self::ReceiveSignal { promise } => signal::receive(journal, promise)?,
             Self::Await { waiting_on, kind } => Event::ExecutionAwaiting { waiting_on, kind },
             Self::Resume => Event::ExecutionResumed,
             Self::CreateJoinSet => Event::JoinSetCreated { join_set_id: JoinSetId(next()) },
             Self::Submit { set, promise } => Event::JoinSetSubmitted { join_set_id: set, promise_id: promise },
-            Self::Next { set } => join_set::next(journal, set)?,
-            Self::Complete { result } => Event::ExecutionCompleted { result },
+            Self::Next { set, timeout } => join_set::next(journal, set, timeout)?,
+            Self::Complete { result, continued_as } => Event::ExecutionCompleted { result, continued_as },
             Self::Fail { error } => Event::ExecutionFailed { error },
             Self::RequestCancel { reason } => Event::CancelRequested { reason },
             Self::Cancel { reason } => Event::ExecutionCancelled { reason },

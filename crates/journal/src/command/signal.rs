@@ -8,12 +8,16 @@ pub(super) fn deliver(fold: &Fold, signal_name: Name, payload: Payload) -> Event
     Event::SignalDelivered { signal_name, payload, delivery_id }
 }
 
-/// Consumes a buffered signal at once, or blocks; either way the operation takes the next place in the call tree.
-pub(super) fn await_one(journal: &Journal, signal_name: Name) -> Event {
+/// Consumes a buffered signal at once, or blocks; either way the operation takes the next place in the call tree. The timer
+/// is named only where there is something to wait for.
+pub(super) fn await_one(journal: &Journal, signal_name: Name, timeout: Option<PromiseId>) -> Event {
     let promise_id = journal.fold().next_child();
     match oldest(journal, &signal_name) {
         Some((delivery_id, payload)) => Event::SignalReceived { promise_id, signal_name, payload, delivery_id },
-        None => Event::ExecutionAwaiting { waiting_on: vec![promise_id], kind: AwaitKind::Signal(signal_name) },
+        None => {
+            let waiting_on = std::iter::once(promise_id).chain(timeout).collect();
+            Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(signal_name) }
+        }
     }
 }
 

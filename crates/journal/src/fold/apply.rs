@@ -25,10 +25,10 @@ impl Fold {
 
     fn absorb(&mut self, sequence: u64, event: &Event) {
         match event {
-            Event::InvokeScheduled { retry_policy, .. } => {
-                self.allocate(Promise::Invoke(Invoke::new(retry_policy.clone())));
+            Event::InvokeScheduled { retry_policy, delivery, .. } => {
+                self.allocate(Promise::Invoke(Invoke::new(retry_policy.clone(), *delivery)));
             }
-            Event::InvokeStarted { promise_id, attempt } => self.fly(promise_id, |invoke| {
+            Event::InvokeStarted { promise_id, attempt, .. } => self.fly(promise_id, |invoke| {
                 invoke.flight = Flight::Started;
                 invoke.attempt = *attempt;
             }),
@@ -166,7 +166,7 @@ impl Fold {
     }
 
     /// The member of a set that completed first among those whose result was not taken.
-    pub(crate) fn next_ready(&self, set: &JoinSetId) -> Option<PromiseId> {
+    pub fn next_ready(&self, set: &JoinSetId) -> Option<PromiseId> {
         let ready = &self.join_set(set)?.ready;
         let number = ready.iter().find(|number| !is_taken(&self.slots, **number))?;
         Some(self.execution.child(*number))

@@ -16,7 +16,10 @@ impl Fingerprint {
     pub(crate) fn of_result(result: &InvokeResult) -> Self {
         match result {
             Ok(payload) => Self::of(&[b"ok", payload.as_str().as_bytes()]),
-            Err(error) => Self::of(&[b"err", error.kind.as_str().as_bytes(), error.message.as_bytes()]),
+            Err(error) => {
+                let retryable = [u8::from(error.retryable)];
+                Self::of(&[b"err", error.kind.as_str().as_bytes(), error.message.as_bytes(), &retryable])
+            }
         }
     }
 
@@ -49,6 +52,7 @@ mod tests {
             error("timeout", "1"),
             error("timeout", "11"),
             error("timeout1", "1"),
+            error("timeout", "1").map_err(ExecutionError::permanent),
         ];
         for (index, result) in results.iter().enumerate() {
             assert_eq!(Fingerprint::of_result(result), Fingerprint::of_result(&result.clone()));

@@ -37,8 +37,8 @@ impl Wait {
     /// Whether the execution may resume.
     pub fn is_satisfied(&self) -> bool {
         match self.kind {
-            AwaitKind::Any => self.incomplete < self.waiting_on.len(),
-            AwaitKind::Single | AwaitKind::All | AwaitKind::Signal(_) => self.incomplete == 0,
+            AwaitKind::Any | AwaitKind::Signal(_) => self.incomplete < self.waiting_on.len(),
+            AwaitKind::Single | AwaitKind::All => self.incomplete == 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Fingerprint;
-use crate::{Name, RetryPolicy, Timestamp};
+use crate::{Delivery, Name, RetryPolicy, Timestamp};
 
 /// One operation, by what it is.
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ pub struct Invoke {
     pub attempt: u32,
     /// How it is retried; forgotten once it completed.
     pub policy: Option<Box<RetryPolicy>>,
+    /// Whether it may be repeated when a crash leaves its end unknown.
+    pub delivery: Delivery,
     /// The index of the join set it was submitted to.
     pub(crate) owner: Option<u32>,
     /// Whether its result was taken from that set.
@@ -59,8 +61,8 @@ pub struct Invoke {
 }
 
 impl Invoke {
-    pub(super) const fn new(policy: Option<Box<RetryPolicy>>) -> Self {
-        Self { flight: Flight::Scheduled, attempt: 0, policy, owner: None, consumed: false }
+    pub(super) const fn new(policy: Option<Box<RetryPolicy>>, delivery: Delivery) -> Self {
+        Self { flight: Flight::Scheduled, attempt: 0, policy, delivery, owner: None, consumed: false }
     }
 }
 

@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 use super::{LineError, policy};
 use crate::excerpt::excerpt;
 use crate::{
-    AwaitKind, ErrorKind, ExecutionError, InvokeKind, InvokeResult, Name, Payload, RetryPolicy, Text, Timestamp, hex,
+    AwaitKind, Delivery, ErrorKind, ExecutionError, ExecutionId, InvokeKind, InvokeResult, Name, Payload, RetryPolicy,
+    Text, Timestamp, hex,
 };
 
 /// A field's name and its JSON text, if the line has it.
@@ -103,6 +104,17 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// A delivery may be left out.
+    pub(super) fn delivery(self) -> Result<Delivery> {
+        let Some(field) = self.optional() else {
+            return Ok(Delivery::default());
+        };
+        let expected = "\"at_least_once\" or \"at_most_once\"";
+        let text = field.text().map_err(|_| field.wrong(expected))?;
+        let known = [Delivery::AtLeastOnce, Delivery::AtMostOnce];
+        known.into_iter().find(|delivery| delivery.as_str() == &*text).ok_or_else(|| field.wrong(expected))
+    }
+
     /// `signal_name` belongs to a wait for a signal and to no other.
     pub(super) fn await_kind(self, signal_name: Field<'_>) -> Result<AwaitKind> {
         let expected = "\"single\", \"any\", \"all\" or \"signal\"";
@@ -115,9 +127,9 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// `{"kind": …, "message": …}`; a bare string is a user error with that message.
+    /// `{"kind": …, "message": …, "retryable": …}`; a bare string is a user error with that message.
     pub(super) fn error(self) -> Result<ExecutionError> {
-        let expected = "an object with a string `kind` (and `message`), or a string";
+        let expected = "an object with a string `kind` (and `message`, and `retryable`), or a string";
         if let Ok(message) = self.text() {
             return Ok(ExecutionError::new(ErrorKind::UserError, message));
         }
@@ -152,6 +164,12 @@ impl<'a> Field<'a> {
         self.parse("a list of promise ids")
     }
 
+    /// Another execution: it says nothing about the journal's own hash.
+    pub(super) fn execution(self) -> Result<ExecutionId> {
+        let expected = "an execution id of 64 hex digits";
+        self.text().ok().and_then(|text| text.parse().ok()).ok_or_else(|| self.wrong(expected))
+    }
+
     /// The string that an id is made of.
     pub(super) fn id_text(self) -> Result<std::borrow::Cow<'a, str>> {
         self.parse("a promise id such as \"root.1\"")
@@ -164,12 +182,15 @@ struct ErrorObject<'a> {
     kind: std::borrow::Cow<'a, str>,
     #[serde(borrow, default)]
     message: std::borrow::Cow<'a, str>,
+    #[serde(default)]
+    retryable: Option<bool>,
 }
 
 impl ErrorObject<'_> {
     fn read(&self) -> Option<ExecutionError> {
         let kind = self.kind.parse().ok()?;
-        Some(ExecutionError::new(kind, Text::from(&*self.message)))
+        let retryable = self.retryable.unwrap_or(true);
+        Some(ExecutionError { kind, message: Text::from(&*self.message), retryable })
     }
 }
 

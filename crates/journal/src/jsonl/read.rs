@@ -58,7 +58,10 @@ impl Reader {
                 parent_id: line.parent_id().optional().map(|field| self.parent(field)).transpose()?,
                 idempotency_key: line.idempotency_key().optional().map(Field::text).transpose()?,
             }),
-            EventKind::ExecutionCompleted => Ok(Event::ExecutionCompleted { result: line.result().payload()? }),
+            EventKind::ExecutionCompleted => Ok(Event::ExecutionCompleted {
+                result: line.result().payload()?,
+                continued_as: line.continued_as().optional().map(Field::execution).transpose()?,
+            }),
             EventKind::ExecutionFailed => Ok(Event::ExecutionFailed { error: line.error().error()? }),
             EventKind::CancelRequested => Ok(Event::CancelRequested { reason: line.reason().reason()? }),
             EventKind::ExecutionCancelled => Ok(Event::ExecutionCancelled { reason: line.reason().reason()? }),
@@ -95,8 +98,13 @@ impl Reader {
                 function_name: line.function_name().name()?,
                 input: line.input().payload()?,
                 retry_policy: line.retry_policy().retry_policy()?,
+                delivery: line.delivery().delivery()?,
             }),
-            EventKind::InvokeStarted => Ok(Event::InvokeStarted { promise_id, attempt: line.attempt().attempt()? }),
+            EventKind::InvokeStarted => Ok(Event::InvokeStarted {
+                promise_id,
+                attempt: line.attempt().attempt()?,
+                child: line.child().optional().map(Field::execution).transpose()?,
+            }),
             EventKind::InvokeCompleted => Ok(Event::InvokeCompleted {
                 promise_id,
                 result: line.result().result()?,
@@ -198,8 +206,8 @@ macro_rules! object {
 object! {
     sequence timestamp event
     component_digest input parent_id idempotency_key
-    result error reason
-    promise_id kind function_name retry_policy attempt failed_attempt retry_at
+    result continued_as child error reason
+    promise_id kind function_name retry_policy delivery attempt failed_attempt retry_at
     value time duration_ms fire_at
     signal_name payload delivery_id
     waiting_on join_set_id

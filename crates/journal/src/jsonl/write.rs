@@ -7,7 +7,9 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::value::RawValue;
 
 use super::policy;
-use crate::{AwaitKind, Event, ExecutionError, ExecutionId, InvokeResult, JournalEvent, Payload, PromiseId, hex};
+use crate::{
+    AwaitKind, Delivery, Event, ExecutionError, ExecutionId, InvokeResult, JournalEvent, Payload, PromiseId, hex,
+};
 
 /// An event as a line, without the line break; ids are relative to `own`.
 pub struct Line<'a> {
@@ -30,7 +32,10 @@ impl<'a> Line<'a> {
                 map.serialize_entry("parent_id", &parent_id.as_ref().map(|id| Shown(id.relative_to(own))))?;
                 map.serialize_entry("idempotency_key", &idempotency_key.as_deref())
             }
-            Event::ExecutionCompleted { result } => map.serialize_entry("result", &Json(result)),
+            Event::ExecutionCompleted { result, continued_as } => {
+                map.serialize_entry("result", &Json(result))?;
+                continued_as.map_or(Ok(()), |id| map.serialize_entry("continued_as", &Shown(id)))
+            }
             Event::ExecutionFailed { error } => map.serialize_entry("error", &Failure(error)),
             Event::CancelRequested { reason } | Event::ExecutionCancelled { reason } => {
                 map.serialize_entry("reason", &**reason)
@@ -70,13 +75,20 @@ impl<'a> Line<'a> {
             self.id(map, "promise_id", id)?;
         }
         match event {
-            Event::InvokeScheduled { kind, function_name, input, retry_policy, .. } => {
+            Event::InvokeScheduled { kind, function_name, input, retry_policy, delivery, .. } => {
                 map.serialize_entry("kind", kind.as_str())?;
                 map.serialize_entry("function_name", &**function_name)?;
                 map.serialize_entry("input", &Json(input))?;
-                map.serialize_entry("retry_policy", &retry_policy.as_deref().map(policy::Object::from))
+                map.serialize_entry("retry_policy", &retry_policy.as_deref().map(policy::Object::from))?;
+                match delivery {
+                    Delivery::AtLeastOnce => Ok(()),
+                    Delivery::AtMostOnce => map.serialize_entry("delivery", delivery.as_str()),
+                }
             }
-            Event::InvokeStarted { attempt, .. } => map.serialize_entry("attempt", attempt),
+            Event::InvokeStarted { attempt, child, .. } => {
+                map.serialize_entry("attempt", attempt)?;
+                child.map_or(Ok(()), |id| map.serialize_entry("child", &Shown(id)))
+            }
             Event::InvokeCompleted { result, attempt, .. } => {
                 map.serialize_entry("result", &Outcome(result))?;
                 map.serialize_entry("attempt", attempt)
@@ -146,9 +158,12 @@ struct Failure<'a>(&'a ExecutionError);
 
 impl Serialize for Failure<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(2))?;
+        let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", self.0.kind.as_str())?;
         map.serialize_entry("message", &*self.0.message)?;
+        if !self.0.retryable {
+            map.serialize_entry("retryable", &false)?;
+        }
         map.end()
     }
 }

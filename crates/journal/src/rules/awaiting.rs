@@ -1,4 +1,5 @@
-//! What can be awaited (H-7, H-8, H-9). A wait for a signal is different: it allocates its promise (CF-4, ID-2).
+//! What can be awaited (H-7, H-8, H-9). A wait for a signal is different: it allocates its promise, and a timer may follow
+//! (CF-4, ID-2).
 
 use crate::fold::Promise;
 use crate::{AwaitKind, Event, Fold, JournalEvent, PromiseId};

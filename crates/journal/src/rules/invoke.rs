@@ -38,7 +38,7 @@ pub(crate) fn no_events_after_completed(fold: &Fold, event: &JournalEvent) -> Op
 }
 
 pub(crate) fn attempts_count_up(fold: &Fold, event: &JournalEvent) -> Option<String> {
-    let Event::InvokeStarted { promise_id, attempt } = &event.event else {
+    let Event::InvokeStarted { promise_id, attempt, .. } = &event.event else {
         return None;
     };
     let expected = u64::from(fold.invoke(promise_id)?.attempt) + 1;
@@ -62,9 +62,14 @@ pub(crate) fn outcome_of_attempt_in_flight(fold: &Fold, event: &JournalEvent) ->
         _ => return None,
     };
     let (promise_id, invoke) = subject(fold, event)?;
-    let in_flight = matches!(invoke.flight, Flight::Started).then_some(invoke.attempt);
-    (in_flight != Some(named)).then(|| match in_flight {
-        Some(attempt) => format!("attempt {named} of {} where {attempt} is in flight", fold.show(promise_id)),
+    let gives_up = matches!(&event.event, Event::InvokeCompleted { result: Err(_), .. });
+    let (ends, what) = match invoke.flight {
+        Flight::Started => (Some(invoke.attempt), "is in flight"),
+        Flight::Retrying { .. } if gives_up => (Some(invoke.attempt), "failed last"),
+        _ => (None, ""),
+    };
+    (ends != Some(named)).then(|| match ends {
+        Some(attempt) => format!("attempt {named} of {} where {attempt} {what}", fold.show(promise_id)),
         None => format!("no attempt of {} is in flight", fold.show(promise_id)),
     })
 }
@@ -73,13 +78,14 @@ pub(crate) fn retry_within_policy(fold: &Fold, event: &JournalEvent) -> Option<S
     let Event::InvokeRetrying { promise_id, failed_attempt, error, .. } = &event.event else {
         return None;
     };
+    let id = fold.show(promise_id);
+    if !error.retryable {
+        return Some(format!("{id} failed for good, its error is not retryable"));
+    }
     let policy = fold.invoke(promise_id)?.policy.as_ref()?;
-    (!policy.allows_retry(*failed_attempt, error)).then(|| {
-        let id = fold.show(promise_id);
-        match policy.max_attempts {
-            Some(max) if *failed_attempt >= max.get() => format!("{id} has at most {max} attempts"),
-            _ => format!("{id} is not retried after a failure of kind {}", error.kind),
-        }
+    (!policy.allows_retry(*failed_attempt, error)).then(|| match policy.max_attempts {
+        Some(max) if *failed_attempt >= max.get() => format!("{id} has at most {max} attempts"),
+        _ => format!("{id} is not retried after a failure of kind {}", error.kind),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Signals (CF-2 … CF-4, H-10, H-11): buffered per name in the order of delivery, consumed once and in that order.
 
 use crate::fold::{Fingerprint, Promise};
-use crate::{AwaitKind, Event, Fold, JournalEvent};
+use crate::{AwaitKind, Event, Fold, JournalEvent, PromiseId};
 
 pub(crate) fn delivery_ids_count_up(fold: &Fold, event: &JournalEvent) -> Option<String> {
     let Event::SignalDelivered { signal_name, delivery_id, .. } = &event.event else {
@@ -46,11 +46,17 @@ pub(crate) fn consumed_in_order(fold: &Fold, event: &JournalEvent) -> Option<Str
 
 pub(crate) fn await_is_consistent(fold: &Fold, event: &JournalEvent) -> Option<String> {
     match &event.event {
-        Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(name) } => (waiting_on.len() != 1)
-            .then(|| format!("a wait for signal {name:?} names {} promises instead of one", waiting_on.len())),
+        Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(name) } => match waiting_on.as_slice() {
+            [_] => None,
+            [promise, timer] => deadline_is_pending(fold, promise, timer),
+            ids => Some(format!(
+                "a wait for signal {name:?} names {} promises instead of one, or one and a timer",
+                ids.len()
+            )),
+        },
         Event::SignalReceived { promise_id, signal_name, .. } => {
             let waits_for_signal = fold.wait().is_some_and(|wait| matches!(wait.kind, AwaitKind::Signal(_)));
-            if waits_for_signal && !fold.is_awaited(promise_id) {
+            if waits_for_signal && fold.waiting_on().next().as_ref() != Some(promise_id) {
                 return Some(format!("{} is not the promise that the wait for a signal names", fold.show(promise_id)));
             }
             let Some(Promise::Signal { name, received }) = fold.promise(promise_id) else { return None };
@@ -58,5 +64,17 @@ pub(crate) fn await_is_consistent(fold: &Fold, event: &JournalEvent) -> Option<S
                 .then(|| format!("{} waits for signal {name:?}, not {signal_name:?}", fold.show(promise_id)))
         }
         _ => None,
+    }
+}
+
+/// The second promise of a wait for a signal is a timer that can still end it.
+fn deadline_is_pending(fold: &Fold, promise: &PromiseId, timer: &PromiseId) -> Option<String> {
+    let id = fold.show(timer);
+    match fold.promise(timer) {
+        _ if promise == timer => Some(format!("{id} cannot be the signal and its deadline")),
+        None => Some(format!("the deadline {id} was never allocated")),
+        Some(Promise::Timer { fired: false, .. }) => None,
+        Some(Promise::Timer { fired: true, .. }) => Some(format!("the deadline {id} fired already")),
+        Some(_) => Some(format!("the deadline {id} is not a timer")),
     }
 }

@@ -92,11 +92,23 @@ breakers! {
     ID2 => an_interrupted_wait_does_not_receive: [
         started(), awaiting_signal(0, "go"), cancel_requested(), delivered("go", 1, 0), received(0, "go", 1, 0)
     ];
+    ID2 => a_wait_with_a_deadline_takes_the_next_number: [
+        started(), timer(0), timer(1), awaiting_signal_until(1, "go", 0)
+    ];
+    ID2 => a_wait_that_timed_out_does_not_receive: [
+        started(), timer(0), awaiting_signal_until(1, "go", 0), fired(0), resumed(), delivered("go", 1, 0),
+        received(1, "go", 1, 0)
+    ];
+    ID2 => a_deadline_that_is_awaited_again_does_not_receive: [
+        started(), timer(0), awaiting_signal_until(1, "go", 0), cancel_requested(), awaiting(AwaitKind::Any, &[0, 1]),
+        delivered("go", 1, 0), received(0, "go", 1, 0)
+    ];
 
     SE1 => an_unknown_invoke_is_not_started: [started(), attempted(0, 1)];
     SE1 => a_timer_is_not_started: [started(), timer(0), attempted(0, 1)];
     SE2 => an_invoke_that_never_started_does_not_complete: [started(), scheduled(0), completed(0, 0, 1)];
     SE2 => an_unknown_invoke_does_not_complete: [started(), completed(0, 0, 1)];
+    SE2 => an_invoke_that_never_started_is_not_given_up: [started(), scheduled(0), failed(0, 0)];
     SE3 => an_invoke_that_never_started_is_not_retried: [started(), scheduled(0), retrying(0, 1)];
     SE3 => an_attempt_that_never_started_is_not_retried: [started(), scheduled(0), attempted(0, 1), retrying(0, 2)];
     SE3 => there_is_no_attempt_0: [started(), scheduled(0), attempted(0, 1), retrying(0, 0)];
@@ -109,6 +121,9 @@ breakers! {
     SE4 => a_second_completion_for_a_promise_is_refused: [
         started(), scheduled(0), attempted(0, 1), completed(0, 0, 1), completed(0, 0, 1)
     ];
+    SE4 => an_invoke_that_was_given_up_is_not_started: [
+        started(), scheduled(0), attempted(0, 1), retrying(0, 1), failed(0, 1), attempted(0, 2)
+    ];
 
     CF1 => an_unknown_timer_does_not_fire: [started(), fired(0)];
     CF1 => an_invoke_does_not_fire: [started(), scheduled(0), fired(0)];
@@ -119,8 +134,16 @@ breakers! {
     CF3 => a_delivery_is_not_consumed_twice: [
         started(), delivered("go", 1, 0), received(0, "go", 1, 0), received(1, "go", 1, 0)
     ];
-    CF4 => a_wait_for_a_signal_names_one_promise: [started(), awaiting(signal("go"), &[0, 1])];
     CF4 => a_wait_for_a_signal_names_a_promise: [started(), awaiting(signal("go"), &[])];
+    CF4 => a_wait_for_a_signal_has_one_deadline: [started(), timer(0), timer(1), awaiting(signal("go"), &[2, 0, 1])];
+    CF4 => an_unknown_promise_is_no_deadline: [started(), awaiting_signal_until(0, "go", 1)];
+    CF4 => an_invoke_is_no_deadline: [started(), scheduled(0), awaiting_signal_until(1, "go", 0)];
+    CF4 => a_timer_that_fired_is_no_deadline: [started(), timer(0), fired(0), awaiting_signal_until(1, "go", 0)];
+    CF4 => a_signal_is_not_its_own_deadline: [started(), timer(0), awaiting_signal_until(0, "go", 0)];
+    CF4 => a_deadline_stands_after_the_signal: [started(), timer(0), awaiting_signal_until(0, "go", 1)];
+    CF4 => a_deadline_does_not_receive: [
+        started(), timer(0), awaiting_signal_until(1, "go", 0), delivered("go", 1, 0), received(0, "go", 1, 0)
+    ];
     CF4 => another_promise_does_not_receive_what_is_waited_for: [
         started(), awaiting_signal(0, "go"), delivered("go", 1, 0), received(1, "go", 1, 0)
     ];
@@ -193,6 +216,9 @@ breakers! {
     G4 => a_delivered_but_unreceived_signal_does_not_resume: [
         started(), awaiting_signal(0, "go"), delivered("go", 1, 0), resumed()
     ];
+    G4 => a_wait_does_not_resume_before_its_deadline: [
+        started(), timer(0), timer(1), awaiting_signal_until(2, "go", 0), fired(1), delivered("go", 1, 0), resumed()
+    ];
     G4 => an_interrupted_await_does_not_resume: [
         started(), timer(0), awaiting_one(0), fired(0), cancel_requested(), resumed()
     ];
@@ -217,6 +243,10 @@ breakers! {
         started(), created(0), scheduled(1), submitted(0, 1), attempted(1, 1), completed(1, 5, 1),
         taken_result(0, 1, Err(error("5")))
     ];
+    H3 => a_recorded_failure_is_not_taken_as_a_permanent_one: [
+        started(), created(0), scheduled(1), submitted(0, 1), attempted(1, 1), failed(1, 1),
+        taken_result(0, 1, Err(error("no").permanent()))
+    ];
     H4 => the_first_attempt_is_1: [started(), scheduled(0), attempted(0, 2)];
     H4 => the_first_attempt_is_not_0: [started(), scheduled(0), attempted(0, 0)];
     H4 => no_attempt_is_left_out: [started(), scheduled(0), attempted(0, 1), retrying(0, 1), attempted(0, 3)];
@@ -225,6 +255,9 @@ breakers! {
     H6 => another_attempt_does_not_complete: [started(), scheduled(0), attempted(0, 1), completed(0, 0, 2)];
     H6 => a_retried_attempt_does_not_complete: [
         started(), scheduled(0), attempted(0, 1), retrying(0, 1), completed(0, 0, 1)
+    ];
+    H6 => giving_up_names_the_last_attempt: [
+        started(), scheduled(0), attempted(0, 1), retrying(0, 1), attempted(0, 2), retrying(0, 2), failed(0, 1)
     ];
     H6 => an_attempt_is_not_retried_twice: [started(), scheduled(0), attempted(0, 1), retrying(0, 1), retrying(0, 1)];
     H6 => an_earlier_attempt_is_not_retried: [
@@ -250,6 +283,12 @@ breakers! {
     ];
     H13 => a_final_kind_is_not_retried: [
         started(), scheduled_with(0, never_after(ErrorKind::UserError)), attempted(0, 1), retrying(0, 1)
+    ];
+    H13 => a_permanent_failure_is_not_retried: [
+        started(), scheduled_with(0, only(9)), attempted(0, 1), retrying_after(0, 1, error("never").permanent())
+    ];
+    H13 => a_permanent_failure_is_not_retried_without_a_policy_either: [
+        started(), scheduled(0), attempted(0, 1), retrying_after(0, 1, error("never").permanent())
     ];
 }
 
@@ -315,8 +354,61 @@ fn the_message_of_a_policy_breach_says_which_limit() {
     };
     assert_eq!(message(only(1)), "root.0 has at most 1 attempts");
     assert_eq!(message(never_after(ErrorKind::UserError)), "root.0 is not retried after a failure of kind user_error");
+    let permanent = retrying_after(0, 1, error("never").permanent());
+    let told = judge(&record(&[started(), scheduled(0), attempted(0, 1), permanent])).unwrap_err().message;
+    assert_eq!(told, "root.0 failed for good, its error is not retryable");
     let timeout_only = scheduled_with(0, never_after(ErrorKind::Timeout));
     judge(&record(&[started(), timeout_only, attempted(0, 1), retrying(0, 1)])).unwrap();
+}
+
+#[test]
+fn the_message_about_a_deadline_says_what_is_wrong_with_it() {
+    let message = |before: &[Event], numbers: &[u32]| {
+        let wait = awaiting(signal("go"), numbers);
+        judge(&record(&[&[started()], before, &[wait]].concat())).unwrap_err().message
+    };
+    assert_eq!(message(&[], &[0, 1]), "the deadline root.1 was never allocated");
+    assert_eq!(message(&[scheduled(0)], &[1, 0]), "the deadline root.0 is not a timer");
+    assert_eq!(message(&[timer(0), fired(0)], &[1, 0]), "the deadline root.0 fired already");
+    assert_eq!(message(&[timer(0)], &[0, 0]), "root.0 cannot be the signal and its deadline");
+    let told = "a wait for signal \"go\" names 0 promises instead of one, or one and a timer";
+    assert_eq!(message(&[], &[]), told);
+}
+
+#[test]
+fn the_message_about_an_outcome_says_which_attempt_there_is() {
+    let message = |last: Event| {
+        judge(&record(&[started(), scheduled(0), attempted(0, 1), retrying(0, 1), last])).unwrap_err().message
+    };
+    assert_eq!(message(completed(0, 0, 1)), "no attempt of root.0 is in flight");
+    assert_eq!(message(failed(0, 2)), "attempt 2 of root.0 where 1 failed last");
+}
+
+#[test]
+fn a_signal_and_its_deadline_may_both_come_before_the_resume() {
+    let wait = [started(), timer(0), awaiting_signal_until(1, "go", 0)];
+    let signal = [delivered("go", 1, 0), received(1, "go", 1, 0)];
+    let end = [resumed(), complete()];
+    judge(&record(&[&wait[..], &signal, &[fired(0)], &end].concat())).unwrap();
+    judge(&record(&[&wait[..], &[fired(0)], &signal, &end].concat())).unwrap();
+    judge(&record(&[&wait[..], &signal, &end].concat())).unwrap();
+    judge(&record(&[&wait[..], &[fired(0)], &end].concat())).unwrap();
+}
+
+#[test]
+fn a_wait_that_timed_out_may_be_awaited_again() {
+    let events = [
+        started(),
+        timer(0),
+        awaiting_signal_until(1, "go", 0),
+        fired(0),
+        resumed(),
+        awaiting_one(1),
+        delivered("go", 1, 0),
+        received(1, "go", 1, 0),
+        resumed(),
+    ];
+    judge(&record(&events)).unwrap();
 }
 
 #[test]

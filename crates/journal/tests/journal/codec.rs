@@ -2,7 +2,7 @@
 
 use onward_journal::codec::{AWAITED_MAX, CodecError, VERSION, decode, decode_body, encode};
 use onward_journal::jsonl::{Line, Reader};
-use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent, Timestamp};
+use onward_journal::{AwaitKind, Delivery, Event, ExecutionId, JournalEvent, Timestamp};
 
 use super::script::*;
 
@@ -16,13 +16,20 @@ fn sample() -> Vec<JournalEvent> {
     record(&events)
 }
 
-/// Every kind of event and every optional field, as written by version 1.
+macro_rules! fixture {
+    ($name:literal) => {
+        (
+            $name,
+            include_bytes!(concat!("../fixtures/", $name, ".oj")),
+            include_str!(concat!("../fixtures/", $name, ".jsonl")),
+        )
+    };
+}
+
+/// Every kind of event and every optional field, as written by version 1: first those it began with, then those that were
+/// appended.
 fn fixtures() -> Vec<(&'static str, &'static [u8], &'static str)> {
-    vec![(
-        "v1/every-event",
-        include_bytes!("../fixtures/v1/every-event.oj"),
-        include_str!("../fixtures/v1/every-event.jsonl"),
-    )]
+    vec![fixture!("v1/every-event"), fixture!("v1/later-fields")]
 }
 
 #[test]
@@ -37,20 +44,22 @@ fn records_of_every_released_version_are_read() {
 }
 
 #[test]
-fn the_current_version_writes_its_fixture_byte_for_byte() {
-    let (_, record, lines) = fixtures().pop().unwrap();
-    let mut reader = Reader::of(own());
-    let events: Vec<JournalEvent> = lines.lines().map(|line| reader.read(line).unwrap()).collect();
-    let kinds: std::collections::BTreeSet<_> = events.iter().map(|event| event.event.kind()).collect();
-    assert_eq!(kinds.len(), 20, "the fixture has every event");
-    let written = encode(own(), &events).unwrap();
-    if record.is_empty() && std::env::var_os("UPDATE_EXPECT").is_some() {
-        // A new fixture. One that exists is never rewritten: it is what an older Onward left behind.
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1/every-event.oj");
-        std::fs::write(path, &written).unwrap();
-        return;
+fn the_current_version_writes_its_fixtures_byte_for_byte() {
+    let mut kinds = std::collections::BTreeSet::new();
+    for (name, record, lines) in fixtures() {
+        let mut reader = Reader::of(own());
+        let events: Vec<JournalEvent> = lines.lines().map(|line| reader.read(line).unwrap()).collect();
+        kinds.extend(events.iter().map(|event| event.event.kind()));
+        let written = encode(own(), &events).unwrap();
+        if record.is_empty() && std::env::var_os("UPDATE_EXPECT").is_some() {
+            // A new fixture. One that exists is never rewritten: it is what an older Onward left behind.
+            let path = format!("{}/tests/fixtures/{name}.oj", env!("CARGO_MANIFEST_DIR"));
+            std::fs::write(path, &written).unwrap();
+            continue;
+        }
+        assert_eq!(written, record, "{name}");
     }
-    assert_eq!(written, record);
+    assert_eq!(kinds.len(), 20, "the fixtures have every event");
 }
 
 #[test]
@@ -155,6 +164,48 @@ fn fields_that_later_versions_append_are_skipped() {
     assert_eq!(decode_body(own(), &body), Ok(vec![JournalEvent { sequence: 5, timestamp, event: fired(3) }]));
     let unknown_event = [0x83, 0, 0, 0x81, 0x82, 0, 0x82, 20, 0x80];
     assert!(decode_body(own(), &unknown_event).is_err(), "an event cannot be skipped");
+}
+
+/// `[0, 0, [[0, [5, [0, 0, "f", "1", null, DELIVERY]]]]]`: an invoke.
+fn invoke_delivered(delivery: u8) -> Vec<u8> {
+    [&[0x83, 0, 0, 0x81, 0x82, 0, 0x82, 5, 0x86, 0, 0, 0x61, b'f', 0x61, b'1', 0xf6][..], &[delivery]].concat()
+}
+
+#[test]
+fn an_unknown_delivery_does_not_pass_for_the_usual_one() {
+    let delivery = |byte| match &decode_body(own(), &invoke_delivered(byte))?[0].event {
+        Event::InvokeScheduled { delivery, .. } => Ok::<_, CodecError>(*delivery),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([delivery(0), delivery(0xf6)], [Ok(Delivery::AtLeastOnce), Ok(Delivery::AtLeastOnce)]);
+    assert_eq!(delivery(1), Ok(Delivery::AtMostOnce));
+    assert!(delivery(2).unwrap_err().to_string().contains("unknown delivery"));
+}
+
+#[test]
+fn an_error_may_be_retried_unless_it_says_otherwise() {
+    // [0, 0, [[0, [2, [["trap", "x", RETRYABLE]]]]]]: a failed execution.
+    let error = |rest: &[u8]| {
+        let fields = 2 + rest.len() as u8;
+        let head = [0x83, 0, 0, 0x81, 0x82, 0, 0x82, 2, 0x81, 0x80 + fields];
+        match &decode_body(own(), &[&head[..], b"\x64trap\x61x", rest].concat())?[0].event {
+            Event::ExecutionFailed { error } => Ok::<_, CodecError>(error.retryable),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([error(&[]), error(&[0xf6]), error(&[0xf5])], [Ok(true), Ok(true), Ok(true)]);
+    assert_eq!(error(&[0xf4]), Ok(false));
+    assert!(error(&[1]).unwrap_err().to_string().contains("unknown retryable"));
+}
+
+#[test]
+fn fields_of_the_usual_value_are_not_written() {
+    let body = |event: Event| encode(own(), &record(&[event])).unwrap().split_off(HEADER_BYTES);
+    let failed = |error| body(Event::ExecutionFailed { error });
+    assert_eq!(body(complete()), b"\x83\x00\x00\x81\x82\x00\x82\x01\x81\x610");
+    assert_eq!(body(scheduled(0)), b"\x83\x00\x00\x81\x82\x00\x82\x05\x84\x00\x00\x64task\x610");
+    assert_eq!(failed(error("x")), b"\x83\x00\x00\x81\x82\x00\x82\x02\x81\x82\x6auser_error\x61x");
+    assert_eq!(failed(error("x").permanent()), b"\x83\x00\x00\x81\x82\x00\x82\x02\x81\x83\x6auser_error\x61x\xf4");
 }
 
 /// An invoke whose policy is `[null, 1, 1, 999, 0, [], null]`.

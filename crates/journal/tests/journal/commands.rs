@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use expect_test::{Expect, expect};
 use onward_journal::{
-    AwaitKind, Command, ErrorKind, ExecutionError, Flight, InvokeKind, Jitter, JoinSetId, Journal, Phase, Promise,
-    RetryPolicy, State, Text, Timestamp,
+    AwaitKind, Command, Delivery, ErrorKind, ExecutionError, ExecutionId, Flight, InvokeKind, Jitter, Journal, Phase,
+    Promise, RetryPolicy, State, Text, Timestamp,
 };
 
 use super::script::*;
@@ -51,19 +51,33 @@ impl Dialogue {
 
 fn schedule(policy: Option<RetryPolicy>) -> Command {
     let (kind, function_name) = (InvokeKind::Function, name("task"));
-    Command::Schedule { kind, function_name, input: payload(0), retry_policy: policy.map(Box::new) }
+    let (retry_policy, delivery) = (policy.map(Box::new), Delivery::AtLeastOnce);
+    Command::Schedule { kind, function_name, input: payload(0), retry_policy, delivery }
 }
 
 fn start(number: u32) -> Command {
-    Command::StartAttempt { promise: promise(number) }
+    Command::StartAttempt { promise: promise(number), child: None }
 }
 
 fn finish(number: u32, value: u32) -> Command {
     Command::CompleteAttempt { promise: promise(number), result: payload(value) }
 }
 
-fn give_up(number: u32, kind: ErrorKind) -> Command {
+fn fail_attempt(number: u32, kind: ErrorKind) -> Command {
     Command::FailAttempt { promise: promise(number), error: ExecutionError::new(kind, "no"), entropy: 0 }
+}
+
+fn give_up(number: u32) -> Command {
+    Command::GiveUp { promise: promise(number), error: error("in doubt").permanent() }
+}
+
+/// The next result of set 0, waited for until the timer of that number fires.
+fn next(timeout: Option<u32>) -> Command {
+    Command::Next { set: set(0), timeout: timeout.map(promise) }
+}
+
+fn complete_with(continued_as: Option<ExecutionId>) -> Command {
+    Command::Complete { result: payload(0), continued_as }
 }
 
 fn wait(kind: AwaitKind, numbers: &[u32]) -> Command {
@@ -82,19 +96,19 @@ fn attempts_are_numbered_and_retried_as_the_policy_says() {
     dialogue
         .ask(schedule(Some(policy.clone())))
         .ask(start(0))
-        .ask(give_up(0, ErrorKind::Timeout))
+        .ask(fail_attempt(0, ErrorKind::Timeout))
         .at(999)
         .ask(start(0))
         .at(1_000)
         .ask(start(0))
-        .ask(give_up(0, ErrorKind::Timeout))
+        .ask(fail_attempt(0, ErrorKind::Timeout))
         .ask(start(0))
         .ask(schedule(Some(policy)))
         .ask(start(1))
-        .ask(give_up(1, ErrorKind::Trap))
+        .ask(fail_attempt(1, ErrorKind::Trap))
         .ask(schedule(None))
         .ask(start(2))
-        .ask(give_up(2, ErrorKind::Trap));
+        .ask(fail_attempt(2, ErrorKind::Trap));
     dialogue.says(&expect![[r#"
         InvokeScheduled("root.0", "task", 0) → Running
         InvokeStarted("root.0", attempt=1) → Running
@@ -118,13 +132,13 @@ fn commands_for_unknown_promises_are_refused_by_the_rules() {
     dialogue
         .ask(start(0))
         .ask(finish(0, 1))
-        .ask(give_up(0, ErrorKind::Trap))
+        .ask(fail_attempt(0, ErrorKind::Trap))
         .ask(Command::FireTimer { promise: promise(0) })
         .ask(Command::ReceiveSignal { promise: promise(0) })
         .ask(wait(AwaitKind::Any, &[0]))
         .ask(wait(AwaitKind::All, &[]))
         .ask(Command::Submit { set: set(0), promise: promise(0) })
-        .ask(Command::Next { set: set(0) })
+        .ask(next(None))
         .ask(Command::Cancel { reason: Text::from("why not") });
     dialogue.says(&expect![[r#"
         SE-1: root.0 was never scheduled
@@ -175,15 +189,15 @@ fn signals_are_consumed_at_once_or_waited_for() {
     dialogue
         .ask(Command::DeliverSignal { signal_name: go(), payload: payload(1) })
         .ask(Command::DeliverSignal { signal_name: go(), payload: payload(2) })
-        .ask(Command::AwaitSignal { signal_name: go() })
-        .ask(Command::AwaitSignal { signal_name: go() })
-        .ask(Command::AwaitSignal { signal_name: go() })
+        .ask(Command::AwaitSignal { signal_name: go(), timeout: None })
+        .ask(Command::AwaitSignal { signal_name: go(), timeout: None })
+        .ask(Command::AwaitSignal { signal_name: go(), timeout: None })
         .ask(Command::ReceiveSignal { promise: promise(2) })
         .ask(Command::Resume)
         .ask(Command::DeliverSignal { signal_name: go(), payload: payload(3) })
         .ask(Command::ReceiveSignal { promise: promise(2) })
         .ask(Command::Resume)
-        .ask(Command::Complete { result: payload(0) });
+        .ask(complete_with(None));
     dialogue.says(&expect![[r#"
         SignalDelivered("go", 1, delivery_id=1) → Running
         SignalDelivered("go", 2, delivery_id=2) → Running
@@ -201,26 +215,25 @@ fn signals_are_consumed_at_once_or_waited_for() {
 
 #[test]
 fn a_join_set_gives_results_in_the_order_of_completion() {
-    let next = || Command::Next { set: JoinSetId(promise(0)) };
     let submit = |number| Command::Submit { set: set(0), promise: promise(number) };
     let mut dialogue = Dialogue::begin();
     dialogue.ask(Command::CreateJoinSet).ask(schedule(None)).ask(schedule(None)).ask(schedule(None));
     dialogue.ask(start(2)).ask(finish(2, 22)).ask(submit(1)).ask(submit(2)).ask(submit(3));
     dialogue.said.clear();
     dialogue
-        .ask(next())
-        .ask(next())
+        .ask(next(None))
+        .ask(next(None))
         .ask(start(3))
-        .ask(give_up(3, "odd".parse().unwrap()))
+        .ask(fail_attempt(3, "odd".parse().unwrap()))
         .at(1_000)
         .ask(start(3))
         .ask(finish(3, 33))
         .ask(start(1))
         .ask(finish(1, 11))
         .ask(Command::Resume)
-        .ask(next())
-        .ask(next())
-        .ask(next());
+        .ask(next(None))
+        .ask(next(None))
+        .ask(next(None));
     dialogue.says(&expect![[r#"
         JoinSetAwaited("root.0", "root.2", Ok(22)) → Running
         ExecutionAwaiting(["root.1","root.3"], Any) → Blocked
@@ -247,7 +260,7 @@ fn a_join_set_waits_for_what_is_left() {
     dialogue.ask(start(3)).ask(finish(3, 33)).ask(start(2)).ask(finish(2, 22)).ask(start(1)).ask(finish(1, 11));
     dialogue.said.clear();
     for _ in 0..4 {
-        dialogue.ask(Command::Next { set: set(0) });
+        dialogue.ask(next(None));
     }
     dialogue.says(&expect![[r#"
         JoinSetAwaited("root.0", "root.3", Ok(33)) → Running
@@ -292,9 +305,9 @@ fn an_await_is_held_to_the_rules_whether_it_is_satisfied_or_not() {
         .ask(wait(AwaitKind::Any, &[0, 7]))
         .ask(wait(AwaitKind::Any, &[0, 1]))
         .ask(Command::Await { waiting_on: vec![promise(0), foreign], kind: AwaitKind::Any })
-        .ask(Command::Complete { result: payload(0) })
+        .ask(complete_with(None))
         .ask(wait(AwaitKind::Single, &[0]))
-        .ask(Command::Next { set: set(0) })
+        .ask(next(None))
         .ask(Command::ReceiveSignal { promise: promise(0) });
     dialogue.says(&expect![[r#"
         H-7: the await names a promise twice
@@ -320,7 +333,7 @@ fn cancel_interrupts_an_await_and_cleanup_runs() {
         .ask(Command::Resume)
         .ask(schedule(None))
         .ask(wait(AwaitKind::Single, &[1]))
-        .ask(Command::Complete { result: payload(0) })
+        .ask(complete_with(None))
         .ask(start(1))
         .ask(finish(1, 0))
         .ask(Command::Resume)
@@ -358,7 +371,7 @@ fn cleanup_that_never_returns_can_be_ended() {
 fn the_fold_tells_what_is_pending() {
     let mut dialogue = Dialogue::begin();
     dialogue.ask(schedule(None)).ask(Command::Sleep { duration_ms: 7 }).ask(Command::ReadClock);
-    dialogue.ask(start(0)).ask(give_up(0, ErrorKind::Timeout));
+    dialogue.ask(start(0)).ask(fail_attempt(0, ErrorKind::Timeout));
     let fold = dialogue.journal.fold();
     let pending: Vec<_> = fold.promises().filter(|(_, promise)| !promise.is_complete()).collect();
     assert_eq!(pending.len(), 2);
@@ -366,4 +379,187 @@ fn the_fold_tells_what_is_pending() {
     assert!(matches!(fold.promise(&promise(1)), Some(Promise::Timer { fired: false, .. })));
     assert_eq!(fold.next_child(), promise(3));
     assert_eq!(fold.inbox("go").delivered, 0);
+}
+
+#[test]
+fn a_permanent_failure_is_the_result_at_once() {
+    let fail = Command::FailAttempt { promise: promise(0), error: error("no such card").permanent(), entropy: 0 };
+    let mut dialogue = Dialogue::begin();
+    dialogue.ask(schedule(None)).ask(start(0)).ask(fail);
+    dialogue.says(&expect![[r#"
+        InvokeScheduled("root.0", "task", 0) → Running
+        InvokeStarted("root.0", attempt=1) → Running
+        InvokeCompleted("root.0", Err(user_error: no such card, permanent), attempt=1) → Running
+    "#]]);
+}
+
+#[test]
+fn an_invocation_may_be_given_up_in_flight_and_between_attempts() {
+    let mut dialogue = Dialogue::begin();
+    dialogue
+        .ask(give_up(0))
+        .ask(schedule(None))
+        .ask(give_up(0))
+        .ask(start(0))
+        .ask(fail_attempt(0, ErrorKind::Timeout))
+        .ask(give_up(0))
+        .ask(give_up(0))
+        .ask(schedule(None))
+        .ask(start(1))
+        .ask(give_up(1))
+        .at(60_000)
+        .ask(start(0))
+        .ask(start(1));
+    dialogue.says(&expect![[r#"
+        SE-2: root.0 was never started
+        InvokeScheduled("root.0", "task", 0) → Running
+        SE-2: root.0 was never started
+        InvokeStarted("root.0", attempt=1) → Running
+        InvokeRetrying("root.0", attempt=1, timeout: no, 1970-01-01T00:00:01Z) → Running
+        InvokeCompleted("root.0", Err(user_error: in doubt, permanent), attempt=1) → Running
+        SE-4: root.0 completed at sequence 4 already
+        InvokeScheduled("root.1", "task", 0) → Running
+        InvokeStarted("root.1", attempt=1) → Running
+        InvokeCompleted("root.1", Err(user_error: in doubt, permanent), attempt=1) → Running
+        SE-4: root.0 completed at sequence 4 already
+        SE-4: root.1 completed at sequence 7 already
+    "#]]);
+}
+
+#[test]
+fn an_invocation_that_is_given_up_satisfies_its_await() {
+    let mut dialogue = Dialogue::begin();
+    dialogue.ask(Command::CreateJoinSet).ask(schedule(None)).ask(Command::Submit { set: set(0), promise: promise(1) });
+    dialogue.ask(start(1)).ask(fail_attempt(1, ErrorKind::Timeout));
+    dialogue.said.clear();
+    dialogue.ask(next(None)).ask(give_up(1)).ask(Command::Resume).ask(next(None));
+    dialogue.says(&expect![[r#"
+        ExecutionAwaiting(["root.1"], Any) → Blocked
+        InvokeCompleted("root.1", Err(user_error: in doubt, permanent), attempt=1) → Blocked
+        ExecutionResumed → Running
+        JoinSetAwaited("root.0", "root.1", Err(user_error: in doubt, permanent)) → Running
+    "#]]);
+}
+
+#[test]
+fn a_wait_for_a_signal_ends_at_its_deadline() {
+    let until = |timer| Command::AwaitSignal { signal_name: name("go"), timeout: Some(promise(timer)) };
+    let deliver = |value| Command::DeliverSignal { signal_name: name("go"), payload: payload(value) };
+    let mut dialogue = Dialogue::begin();
+    dialogue
+        .ask(until(0))
+        .ask(Command::Sleep { duration_ms: 5 })
+        .ask(until(0))
+        .ask(Command::Resume)
+        .at(5)
+        .ask(Command::FireTimer { promise: promise(0) })
+        .ask(Command::Resume)
+        .ask(deliver(1))
+        .ask(Command::ReceiveSignal { promise: promise(1) })
+        .ask(until(0))
+        .ask(until(0))
+        .ask(Command::Sleep { duration_ms: 5 })
+        .ask(until(3))
+        .ask(deliver(2))
+        .ask(Command::ReceiveSignal { promise: promise(3) })
+        .ask(Command::ReceiveSignal { promise: promise(4) })
+        .ask(Command::Resume)
+        .ask(wait(AwaitKind::Single, &[1]))
+        .ask(deliver(3))
+        .ask(Command::ReceiveSignal { promise: promise(1) })
+        .ask(Command::Resume);
+    dialogue.says(&expect![[r#"
+        CF-4: root.0 cannot be the signal and its deadline
+        TimerScheduled("root.0", 5ms, 1970-01-01T00:00:00.005Z) → Running
+        ExecutionAwaiting(["root.1","root.0"], Signal("go")) → Blocked
+        G-4: still waiting on root.1, root.0
+        TimerFired("root.0") → Blocked
+        ExecutionResumed → Running
+        SignalDelivered("go", 1, delivery_id=1) → Running
+        ID-2: root.1 where root.2 was expected
+        SignalReceived("root.2", "go", 1, delivery_id=1) → Running
+        CF-4: the deadline root.0 fired already
+        TimerScheduled("root.3", 5ms, 1970-01-01T00:00:00.01Z) → Running
+        ExecutionAwaiting(["root.4","root.3"], Signal("go")) → Blocked
+        SignalDelivered("go", 2, delivery_id=2) → Blocked
+        CF-4: root.3 does not wait for a signal
+        SignalReceived("root.4", "go", 2, delivery_id=2) → Blocked
+        ExecutionResumed → Running
+        ExecutionAwaiting(["root.1"], Single) → Blocked
+        SignalDelivered("go", 3, delivery_id=3) → Blocked
+        SignalReceived("root.1", "go", 3, delivery_id=3) → Blocked
+        ExecutionResumed → Running
+    "#]]);
+}
+
+#[test]
+fn the_next_result_of_a_set_is_waited_for_until_a_deadline() {
+    let fire = |number| Command::FireTimer { promise: promise(number) };
+    let sleep = || Command::Sleep { duration_ms: 0 };
+    let mut dialogue = Dialogue::begin();
+    dialogue.ask(Command::CreateJoinSet);
+    for number in 1..=2 {
+        dialogue.ask(schedule(None)).ask(start(number)).ask(Command::Submit { set: set(0), promise: promise(number) });
+    }
+    dialogue.said.clear();
+    dialogue
+        .ask(next(Some(7)))
+        .ask(sleep())
+        .ask(next(Some(3)))
+        .ask(fire(3))
+        .ask(Command::Resume)
+        .ask(next(Some(3)))
+        .ask(finish(1, 11))
+        .ask(next(Some(3)))
+        .ask(sleep())
+        .ask(next(Some(4)))
+        .ask(finish(2, 22))
+        .ask(Command::Resume)
+        .ask(next(Some(4)))
+        .ask(next(Some(4)));
+    dialogue.says(&expect![[r#"
+        H-8: root.7 was never allocated
+        TimerScheduled("root.3", 0ms, 1970-01-01T00:00:00Z) → Running
+        ExecutionAwaiting(["root.1","root.2","root.3"], Any) → Blocked
+        TimerFired("root.3") → Blocked
+        ExecutionResumed → Running
+        ExecutionAwaiting(["root.1","root.2","root.3"], Any), ExecutionResumed → Running
+        InvokeCompleted("root.1", Ok(11), attempt=1) → Running
+        JoinSetAwaited("root.0", "root.1", Ok(11)) → Running
+        TimerScheduled("root.4", 0ms, 1970-01-01T00:00:00Z) → Running
+        ExecutionAwaiting(["root.2","root.4"], Any) → Blocked
+        InvokeCompleted("root.2", Ok(22), attempt=1) → Blocked
+        ExecutionResumed → Running
+        JoinSetAwaited("root.0", "root.2", Ok(22)) → Running
+        JS-6: all 2 results of join set root.0 were taken
+    "#]]);
+}
+
+#[test]
+fn an_execution_may_end_in_another() {
+    let mut dialogue = Dialogue::begin();
+    dialogue.ask(complete_with(Some(ExecutionId::from_bytes([0xab; 32]))));
+    dialogue.says(&expect![[r#"
+        ExecutionCompleted(0, continued_as=abababababababababababababababa…) → Completed
+    "#]]);
+}
+
+#[test]
+fn the_fold_remembers_the_delivery() {
+    let mut dialogue = Dialogue::begin();
+    let once = match schedule(None) {
+        Command::Schedule { kind, function_name, input, retry_policy, .. } => {
+            Command::Schedule { kind, function_name, input, retry_policy, delivery: Delivery::AtMostOnce }
+        }
+        other => other,
+    };
+    dialogue.ask(once).ask(schedule(None)).ask(start(0)).ask(finish(0, 1));
+    let delivery = |number| dialogue.journal.fold().invoke(&promise(number)).unwrap().delivery;
+    assert_eq!([delivery(0), delivery(1)], [Delivery::AtMostOnce, Delivery::AtLeastOnce]);
+    dialogue.says(&expect![[r#"
+        InvokeScheduled("root.0", "task", 0, at_most_once) → Running
+        InvokeScheduled("root.1", "task", 0) → Running
+        InvokeStarted("root.0", attempt=1) → Running
+        InvokeCompleted("root.0", Ok(1), attempt=1) → Running
+    "#]]);
 }

@@ -8,14 +8,16 @@ use onward_journal::{AwaitKind, Event, Fold, JournalEvent, Rule, Timestamp};
 use super::oracle;
 use super::script::*;
 
-/// Two promises, two attempts, two payloads, one signal, a join set: enough for every rule but the policy's.
+/// Two promises, two attempts, two payloads, one signal, a join set: enough for every rule but the policy's limits.
 fn alphabet() -> Vec<Event> {
     let mut events = vec![started(), complete(), fail(), cancel_requested(), cancelled(), resumed()];
     for number in 0..2 {
         events.extend([scheduled(number), random(number), timer(number), fired(number), created(number)]);
         events.extend([attempted(number, 1), attempted(number, 2), retrying(number, 1)]);
-        events.extend([completed(number, 0, 1), completed(number, 0, 2)]);
+        events.extend([completed(number, 0, 1), completed(number, 0, 2), failed(number, 1), failed(number, 2)]);
         events.extend([awaiting_one(number), awaiting_signal(number, "go")]);
+        events.extend([awaiting_signal_until(number, "go", 1 - number), awaiting_signal_until(number, "go", number)]);
+        events.push(retrying_after(number, 1, error("never").permanent()));
         events.extend([received(number, "go", 1, 0), received(number, "go", 2, 0), received(number, "go", 1, 1)]);
         events.extend([submitted(number, 1 - number), taken(number, 1 - number, 0), taken(number, 1 - number, 1)]);
     }

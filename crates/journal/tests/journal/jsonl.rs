@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use onward_journal::jsonl::{Line, Reader};
-use onward_journal::{Event, ExecutionId, RetryPolicy, Rule, Timestamp};
+use onward_journal::{Delivery, Event, ExecutionId, InvokeKind, RetryPolicy, Rule, Timestamp, codec};
 
 use super::script::*;
 
@@ -30,7 +30,9 @@ fn optional_fields_may_be_null_or_absent() {
     assert_eq!(read("ExecutionStarted", &nulls), started());
     let invoke = r#""promise_id":"root.0","kind":"function","function_name":"task","input":0"#;
     assert_eq!(read("InvokeScheduled", invoke), scheduled(0));
-    assert_eq!(read("InvokeScheduled", &format!(r#"{invoke},"retry_policy":null"#)), scheduled(0));
+    assert_eq!(read("InvokeScheduled", &format!(r#"{invoke},"retry_policy":null,"delivery":null"#)), scheduled(0));
+    assert_eq!(read("InvokeScheduled", &format!(r#"{invoke},"delivery":"at_least_once""#)), scheduled(0));
+    assert_eq!(read("ExecutionCompleted", r#""result":0,"continued_as":null"#), complete());
     assert_eq!(read("CancelRequested", ""), Event::CancelRequested { reason: "".into() });
 }
 
@@ -64,6 +66,11 @@ fn errors_have_a_kind_or_are_plain_text() {
     let failed = |error: &str| read("ExecutionFailed", &format!(r#""error":{error}"#));
     assert_eq!(failed(r#""gave up""#), fail());
     assert_eq!(failed(r#"{"kind":"user_error","message":"gave up"}"#), fail());
+    for retryable in ["true", "null"] {
+        assert_eq!(failed(&format!(r#"{{"kind":"user_error","message":"gave up","retryable":{retryable}}}"#)), fail());
+    }
+    let permanent = Event::ExecutionFailed { error: error("gave up").permanent() };
+    assert_eq!(failed(r#"{"kind":"user_error","message":"gave up","retryable":false}"#), permanent);
     assert!(matches!(failed(r#"{"kind":"card_declined"}"#),
         Event::ExecutionFailed { error } if error.kind.as_str() == "card_declined" && error.message.is_empty()));
 }
@@ -112,6 +119,32 @@ fn a_parent_says_nothing_about_the_journals_own_hash() {
 }
 
 #[test]
+fn who_performs_an_attempt_is_kept_and_says_nothing_about_the_journals_own_hash() {
+    let mut reader = Reader::new();
+    let fields = format!(r#""promise_id":"root.0","attempt":1,"child":"{}""#, "ab".repeat(32));
+    let started = reader.read(&line("InvokeStarted", &fields)).unwrap();
+    let child = Some(ExecutionId::from_bytes([0xab; 32]));
+    assert_eq!(started.event, Event::InvokeStarted { promise_id: reader.execution().child(0), attempt: 1, child });
+    let shown = Line::new(&started, reader.execution()).to_string();
+    assert!(shown.ends_with(&format!(r#""child":"{}"}}"#, "ab".repeat(32))), "{shown}");
+    let record = codec::encode(own(), &[started]).unwrap();
+    let event = codec::decode(own(), &record).unwrap().remove(0).event;
+    assert!(matches!(event, Event::InvokeStarted { child: Some(id), .. } if id.as_bytes() == &[0xab; 32]));
+    assert!(event.describe(own()).to_string().contains("child=abab"));
+}
+
+#[test]
+fn what_an_execution_continues_as_says_nothing_about_the_journals_own_hash() {
+    let mut reader = Reader::new();
+    let fields = format!(r#""result":0,"continued_as":"{}""#, "ab".repeat(32));
+    let end = reader.read(&line("ExecutionCompleted", &fields)).unwrap().event;
+    let continued_as = Some(ExecutionId::from_bytes([0xab; 32]));
+    assert_eq!(end, Event::ExecutionCompleted { result: payload(0), continued_as });
+    let fired = reader.read(&line("TimerFired", &format!(r#""promise_id":"{}.0""#, "cd".repeat(32)))).unwrap();
+    assert_eq!(fired.event, Event::TimerFired { promise_id: reader.execution().child(0) });
+}
+
+#[test]
 fn what_the_rules_forbid_is_still_readable() {
     let mut events = record(&[started(), scheduled(0), attempted(0, 1)]);
     let text = line("InvokeStarted", r#""promise_id":"root.0","attempt":0"#);
@@ -150,6 +183,10 @@ fn unreadable() -> Vec<String> {
         completed(r#"{"ok":1,"err":"x"}"#),
         completed(r#"{"err":{"kind":""}}"#),
         line("InvokeScheduled", &format!(r#"{promise},"kind":"grpc""#)),
+        line(
+            "InvokeScheduled",
+            &format!(r#"{promise},"kind":"http","function_name":"f","input":1,"delivery":"twice""#),
+        ),
         http(r#"{"factor":0.5}"#),
         http(r#"{"factor":1000.1}"#),
         http(r#"{"jitter":-0.0001}"#),
@@ -164,7 +201,9 @@ fn unreadable() -> Vec<String> {
         line("ExecutionAwaiting", r#""waiting_on":"root.0","kind":"any""#),
         line("ExecutionStarted", r#""component_digest":"abc","input":1"#),
         line("ExecutionCompleted", ""),
+        line("ExecutionCompleted", r#""result":1,"continued_as":"root""#),
         line("ExecutionFailed", r#""error":{"message":"no kind"}"#),
+        line("ExecutionFailed", r#""error":{"kind":"trap","retryable":1}"#),
         line("SignalDelivered", r#""signal_name":"go","payload":1,"delivery_id":"1""#),
     ]
 }
@@ -196,6 +235,7 @@ fn errors_name_the_field_and_what_was_expected() {
         InvokeCompleted: field `result` is {"ok":1,"err":"x"}: expected {"ok": VALUE} or {"err": {"kind": …, "message": …}}
         InvokeCompleted: field `result` is {"err":{"kind":""}}: expected {"ok": VALUE} or {"err": {"kind": …, "message": …}}
         InvokeScheduled: field `kind` is "grpc": expected "function" or "http"
+        InvokeScheduled: field `delivery` is "twice": expected "at_least_once" or "at_most_once"
         InvokeScheduled: field `retry_policy` is {"factor":0.5}: expected an object with max_attempts (from 1, or null for no limit), initial_interval_ms, max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms
         InvokeScheduled: field `retry_policy` is {"factor":1000.1}: expected an object with max_attempts (from 1, or null for no limit), initial_interval_ms, max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms
         InvokeScheduled: field `retry_policy` is {"jitter":-0.0001}: expected an object with max_attempts (from 1, or null for no limit), initial_interval_ms, max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms
@@ -210,20 +250,33 @@ fn errors_name_the_field_and_what_was_expected() {
         ExecutionAwaiting: field `waiting_on` is "root.0": expected a list of promise ids
         ExecutionStarted: field `component_digest`: `abc` is not a component digest: expected `sha256:` and 64 hex digits
         ExecutionCompleted: field `result` is missing: expected any JSON value, nested at most 128 deep
-        ExecutionFailed: field `error` is {"message":"no kind"}: expected an object with a string `kind` (and `message`), or a string
+        ExecutionCompleted: field `continued_as` is "root": expected an execution id of 64 hex digits
+        ExecutionFailed: field `error` is {"message":"no kind"}: expected an object with a string `kind` (and `message`, and `retryable`), or a string
+        ExecutionFailed: field `error` is {"kind":"trap","retryable":1}: expected an object with a string `kind` (and `message`, and `retryable`), or a string
         SignalDelivered: field `delivery_id` is "1": expected an integer from 0
     "#]].assert_eq(&told);
 }
 
 #[test]
 fn a_line_says_everything_in_a_fixed_order() {
-    let lines: String = record(&[started(), scheduled_with(0, Some(RetryPolicy::default())), retrying(0, 1)])
-        .iter()
-        .map(|event| format!("{}\n", Line::new(event, own())))
-        .collect();
+    let once = Event::InvokeScheduled {
+        promise_id: promise(1),
+        kind: InvokeKind::Http,
+        function_name: name("GET /"),
+        input: payload(0),
+        retry_policy: None,
+        delivery: Delivery::AtMostOnce,
+    };
+    let continued = Event::ExecutionCompleted { result: payload(0), continued_as: Some(own()) };
+    let gave_up = Event::ExecutionFailed { error: error("gave up").permanent() };
+    let events = [started(), scheduled_with(0, Some(RetryPolicy::default())), retrying(0, 1), once, continued, gave_up];
+    let lines: String = record(&events).iter().map(|event| format!("{}\n", Line::new(event, own()))).collect();
     expect![[r#"
         {"sequence":0,"timestamp":"1970-01-01T00:00:00Z","event":"ExecutionStarted","component_digest":"sha256:0707070707070707070707070707070707070707070707070707070707070707","input":0,"parent_id":null,"idempotency_key":null}
         {"sequence":1,"timestamp":"1970-01-01T00:00:00.001Z","event":"InvokeScheduled","promise_id":"root.0","kind":"function","function_name":"task","input":0,"retry_policy":{"max_attempts":10,"initial_interval_ms":1000,"max_interval_ms":60000,"factor":2.0,"jitter":0.1,"non_retryable_kinds":[],"timeout_ms":null}}
         {"sequence":2,"timestamp":"1970-01-01T00:00:00.002Z","event":"InvokeRetrying","promise_id":"root.0","failed_attempt":1,"error":{"kind":"user_error","message":"not yet"},"retry_at":"1970-01-01T00:00:00Z"}
+        {"sequence":3,"timestamp":"1970-01-01T00:00:00.003Z","event":"InvokeScheduled","promise_id":"root.1","kind":"http","function_name":"GET /","input":0,"retry_policy":null,"delivery":"at_most_once"}
+        {"sequence":4,"timestamp":"1970-01-01T00:00:00.004Z","event":"ExecutionCompleted","result":0,"continued_as":"eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee"}
+        {"sequence":5,"timestamp":"1970-01-01T00:00:00.005Z","event":"ExecutionFailed","error":{"kind":"user_error","message":"gave up","retryable":false}}
     "#]].assert_eq(&lines);
 }

@@ -22,7 +22,7 @@ use super::script::*;
 
 const SPEC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec");
 
-/// The rules that the model leaves out: ids of other executions, and retry policies.
+/// The rules that the model leaves out: ids of other executions, and what may be retried.
 const NOT_MODELLED: [Rule; 2] = [Rule::ID1, Rule::H13];
 
 /// An event as the model has it: a flat record, -1 or empty where a field does not apply.
@@ -256,7 +256,7 @@ fn traces_of_the_model_replay_through_the_code() {
 /// A random record: any event, any small numbers. Most are illegal where they stand.
 fn any_record() -> impl Strategy<Value = Record> {
     let numbers = (0..7_i64, 0..7_i64, 1..4_i64, 0..2_i64, 1..3_i64);
-    let waiting = prop::collection::vec(0..7_i64, 0..3);
+    let waiting = prop::collection::vec(0..7_i64, 0..4);
     (0..20_usize, numbers, any::<bool>(), any::<bool>(), waiting, 0..4_usize).prop_map(
         |(tag, (pid, set, attempt, value, delivery), ok, signal, waiting, kind)| {
             let fields = TAGS[tag];
@@ -324,8 +324,15 @@ fn aimed(mut record: Record, fold: &Fold) -> Record {
     };
     record.attempt = if record.attempt < 0 { -1 } else { attempt + record.attempt - 1 };
     record.waiting = record.waiting.into_iter().map(within).collect();
-    if record.kind == "signal" && record.waiting.len() == 1 && record.waiting[0] % 3 > 0 {
-        record.waiting = vec![children];
+    let timers = (0..).zip(fold.promises()).filter(|(_, (_, promise))| matches!(promise, Promise::Timer { .. }));
+    let timers: Vec<i64> = timers.map(|(number, _)| number).collect();
+    match (record.kind.as_str(), record.waiting.as_mut_slice()) {
+        ("signal", [first]) if *first % 3 > 0 => *first = children,
+        ("signal", [first, deadline]) if *first % 3 > 0 => {
+            *first = children;
+            *deadline = timers.get(*deadline as usize % timers.len().max(1)).copied().unwrap_or(*deadline);
+        }
+        _ => {}
     }
     record
 }

@@ -125,7 +125,7 @@ pub(crate) const CLAUSES: &[(Rule, Clause)] = &[
         _ => true,
     }),
     (Rule::H4, |before, last| match &last.event {
-        Event::InvokeStarted { promise_id, attempt } => {
+        Event::InvokeStarted { promise_id, attempt, .. } => {
             *attempt == attempts(before, promise_id).last().map_or(1, |previous| previous + 1)
         }
         _ => true,
@@ -135,6 +135,9 @@ pub(crate) const CLAUSES: &[(Rule, Clause)] = &[
         _ => true,
     }),
     (Rule::H6, |before, last| match &last.event {
+        Event::InvokeCompleted { promise_id, result: Err(_), attempt } if is_between_attempts(before, promise_id) => {
+            attempts(before, promise_id).last() == Some(attempt)
+        }
         Event::InvokeCompleted { promise_id, attempt, .. }
         | Event::InvokeRetrying { promise_id, failed_attempt: attempt, .. } => {
             attempt_in_flight(before, promise_id) == Some(*attempt)
@@ -145,7 +148,7 @@ pub(crate) const CLAUSES: &[(Rule, Clause)] = &[
         Event::ExecutionAwaiting { waiting_on, kind } => {
             let repeated = (0..waiting_on.len()).any(|i| waiting_on[i + 1..].contains(&waiting_on[i]));
             let length = waiting_on.len();
-            !repeated && length > 0 && (length == 1 || matches!(kind, AwaitKind::Any | AwaitKind::All))
+            !repeated && length > 0 && (length == 1 || !matches!(kind, AwaitKind::Single))
         }
         _ => true,
     }),
@@ -177,10 +180,11 @@ pub(crate) const CLAUSES: &[(Rule, Clause)] = &[
     }),
     (Rule::H13, |before, last| match &last.event {
         Event::InvokeRetrying { promise_id, failed_attempt, error, .. } => {
-            policy(before, promise_id).is_none_or(|policy| {
+            let within = policy(before, promise_id).is_none_or(|policy| {
                 policy.max_attempts.is_none_or(|max| *failed_attempt < max.get())
                     && !policy.non_retryable.contains(&error.kind)
-            })
+            });
+            within && error.retryable
         }
         _ => true,
     }),
@@ -222,8 +226,8 @@ fn is_complete(before: History<'_>, id: &PromiseId) -> bool {
 fn is_satisfied(before: History<'_>, wait: &Event) -> bool {
     let Event::ExecutionAwaiting { waiting_on, kind } = wait else { return false };
     match kind {
-        AwaitKind::Any => waiting_on.iter().any(|id| is_complete(before, id)),
-        _ => waiting_on.iter().all(|id| is_complete(before, id)),
+        AwaitKind::Any | AwaitKind::Signal(_) => waiting_on.iter().any(|id| is_complete(before, id)),
+        AwaitKind::Single | AwaitKind::All => waiting_on.iter().all(|id| is_complete(before, id)),
     }
 }
 
@@ -301,7 +305,7 @@ fn is_timer(before: History<'_>, id: &PromiseId) -> bool {
 
 fn attempts(before: History<'_>, id: &PromiseId) -> Vec<u32> {
     let started = before.iter().filter_map(|event| match &event.event {
-        Event::InvokeStarted { promise_id, attempt } if promise_id == id => Some(*attempt),
+        Event::InvokeStarted { promise_id, attempt, .. } if promise_id == id => Some(*attempt),
         _ => None,
     });
     started.collect()
@@ -310,12 +314,23 @@ fn attempts(before: History<'_>, id: &PromiseId) -> Vec<u32> {
 /// The attempt that was started and neither retried nor completed.
 fn attempt_in_flight(before: History<'_>, id: &PromiseId) -> Option<u32> {
     before.iter().rev().find_map(|event| match &event.event {
-        Event::InvokeStarted { promise_id, attempt } if promise_id == id => Some(Some(*attempt)),
+        Event::InvokeStarted { promise_id, attempt, .. } if promise_id == id => Some(Some(*attempt)),
         Event::InvokeRetrying { promise_id, .. } | Event::InvokeCompleted { promise_id, .. } if promise_id == id => {
             Some(None)
         }
         _ => None,
     })?
+}
+
+/// Whether the last thing heard of the invoke is that it will be tried again.
+fn is_between_attempts(before: History<'_>, id: &PromiseId) -> bool {
+    let about_it = before.iter().rev().find(|event| match &event.event {
+        Event::InvokeStarted { promise_id, .. }
+        | Event::InvokeRetrying { promise_id, .. }
+        | Event::InvokeCompleted { promise_id, .. } => promise_id == id,
+        _ => false,
+    });
+    matches!(about_it, Some(JournalEvent { event: Event::InvokeRetrying { .. }, .. }))
 }
 
 fn result<'a>(before: History<'a>, id: &PromiseId) -> Option<&'a InvokeResult> {
@@ -335,11 +350,16 @@ fn consumed(before: History<'_>, name: &str) -> Vec<u64> {
 
 fn await_signal_is_consistent(before: History<'_>, last: &JournalEvent) -> bool {
     match &last.event {
-        Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(_) } => waiting_on.len() == 1,
+        Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(_) } => match waiting_on.as_slice() {
+            [promise, rest @ ..] if rest.len() < 2 => rest
+                .iter()
+                .all(|deadline| deadline != promise && is_timer(before, deadline) && !is_complete(before, deadline)),
+            _ => false,
+        },
         Event::SignalReceived { promise_id, signal_name, .. } => {
             let is_the_awaited = match open_await(before) {
                 Some(Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(name) }) => {
-                    waiting_on.contains(promise_id) && name == signal_name
+                    waiting_on.first() == Some(promise_id) && name == signal_name
                 }
                 _ => true,
             };

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use onward_journal::{
-    AwaitKind, Command, ErrorKind, Event, EventKind, ExecutionError, InvokeKind, JoinSetId, Journal, JournalEvent,
-    Payload, Promise, PromiseId, RetryPolicy, Text, Timestamp, codec, jsonl,
+    AwaitKind, Command, Delivery, ErrorKind, Event, EventKind, ExecutionError, ExecutionId, InvokeKind, JoinSetId,
+    Journal, JournalEvent, Payload, Promise, PromiseId, RetryPolicy, Text, Timestamp, codec, jsonl,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -18,7 +18,7 @@ use super::script::{name, own, payload, started};
 type Step = (u8, u8, u8);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec((0..42_u8, 0..12_u8, 0..4_u8), 0..80)
+    prop::collection::vec((0..44_u8, 0..12_u8, 0..4_u8), 0..80)
 }
 
 fn any_promise(journal: &Journal, pick: u8) -> PromiseId {
@@ -42,6 +42,8 @@ fn command((choice, a, b): Step, journal: &Journal) -> Command {
     let promise = any_promise(journal, a);
     let invoke = promise_that(journal, a, |promise| matches!(promise, Promise::Invoke(_)));
     let set = JoinSetId(promise_that(journal, b, |promise| matches!(promise, Promise::JoinSet(_))));
+    let timer = promise_that(journal, a, |promise| matches!(promise, Promise::Timer { fired: false, .. }));
+    let timeout = (b >= 2).then_some(timer);
     let signal_name = name(["go", "stop"][usize::from(b % 2)]);
     match choice {
         0..4 => Command::Schedule {
@@ -49,8 +51,9 @@ fn command((choice, a, b): Step, journal: &Journal) -> Command {
             function_name: name("task"),
             input: payload(u32::from(a)),
             retry_policy: [None, Some(policy(a))][usize::from(b % 2)].clone().map(Box::new),
+            delivery: [Delivery::AtLeastOnce, Delivery::AtMostOnce][usize::from(b / 2)],
         },
-        4..8 => Command::StartAttempt { promise: invoke },
+        4..8 => Command::StartAttempt { promise: invoke, child: None },
         8..11 => Command::CompleteAttempt { promise: invoke, result: payload(u32::from(b)) },
         11..13 => Command::FailAttempt { promise: invoke, error: error(b), entropy: u32::from(a) << 24 },
         13 => Command::Random { value: vec![a; usize::from(b)].into() },
@@ -58,7 +61,7 @@ fn command((choice, a, b): Step, journal: &Journal) -> Command {
         15..17 => Command::Sleep { duration_ms: u64::from(a) },
         17..20 => Command::FireTimer { promise },
         20..22 => Command::DeliverSignal { signal_name, payload: payload(u32::from(a)) },
-        22 => Command::AwaitSignal { signal_name },
+        22 => Command::AwaitSignal { signal_name, timeout },
         23..25 => Command::ReceiveSignal { promise },
         25 => Command::Await { waiting_on: vec![promise], kind: AwaitKind::Single },
         26 => Command::Await {
@@ -68,18 +71,23 @@ fn command((choice, a, b): Step, journal: &Journal) -> Command {
         27..31 => Command::Resume,
         31 => Command::CreateJoinSet,
         32..35 => Command::Submit { set, promise: invoke },
-        35..39 => Command::Next { set },
-        39 if a == 0 => Command::Complete { result: payload(9) },
+        35..39 => Command::Next { set, timeout },
+        39 if a == 0 => {
+            let continued_as = (b < 2).then_some(ExecutionId::from_bytes([b; 32]));
+            Command::Complete { result: payload(9), continued_as }
+        }
         40 if a == 0 => Command::Fail { error: error(b) },
         41 if a < 3 => Command::RequestCancel { reason: Text::from("enough") },
         41 if a == 3 => Command::Cancel { reason: Text::from("enough") },
+        42..44 => Command::GiveUp { promise: invoke, error: error(b) },
         _ => Command::Resume,
     }
 }
 
 fn error(pick: u8) -> ExecutionError {
     let kinds = [ErrorKind::Timeout, ErrorKind::Trap, "odd".parse().unwrap(), ErrorKind::UserError];
-    ExecutionError::new(kinds[usize::from(pick % 4)].clone(), "no luck")
+    let error = ExecutionError::new(kinds[usize::from(pick % 4)].clone(), "no luck");
+    if pick == 3 { error.permanent() } else { error }
 }
 
 fn policy(pick: u8) -> RetryPolicy {

@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 
 use onward_journal::{
-    AwaitEnd, AwaitKind, Command, Event, ExecutionError, Flight, InvokeKind, JoinSetId, Journal, Promise, PromiseId,
-    Recorded, Replay, Timestamp,
+    AwaitEnd, AwaitKind, Command, Delivery, Event, ExecutionError, Flight, InvokeKind, JoinSetId, Journal, Promise,
+    PromiseId, Recorded, Replay, Timestamp,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::script::*;
 
-/// A call that the guest makes. Numbers choose among the promises it has.
+/// A call that the guest makes. Numbers choose among the promises it has; the last flag says whether there is a deadline.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Random,
@@ -22,14 +22,18 @@ enum Call {
     Schedule,
     AwaitAny(u8),
     AwaitAll(u8),
-    AwaitSignal(bool),
+    AwaitSignal(bool, bool),
     CreateSet,
     Submit(u8, u8),
-    Next(u8),
+    Next(u8, bool),
 }
 
 /// What a guest is told. Once cancelled it goes on with its cleanup, which is the rest of its calls.
 type Told = String;
+
+/// What a guest is told of a signal that did not come in time, and of a result that did not.
+const LATE: &str = "[None]";
+const NO_RESULT: &str = "no result in time";
 
 /// The guest's side: which promises and sets it has, the same live and on replay.
 #[derive(Default)]
@@ -43,6 +47,13 @@ impl Guest {
     fn allocate(&mut self) -> PromiseId {
         self.children += 1;
         promise(self.children - 1)
+    }
+
+    /// A timer for a wait that has a deadline.
+    fn deadline(&mut self, is_wanted: bool, host: &mut impl Host) -> Option<PromiseId> {
+        let id = is_wanted.then(|| self.allocate())?;
+        host.sleep(&id);
+        Some(id)
     }
 
     fn pick(&self, number: u8) -> Vec<PromiseId> {
@@ -61,8 +72,8 @@ trait Host {
     fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Told;
     /// `None` if cancellation interrupted it.
     fn wait(&mut self, ids: &[PromiseId], kind: AwaitKind) -> Option<Told>;
-    fn signal(&mut self, id: &PromiseId, name: &str) -> Option<Told>;
-    fn next(&mut self, set: &JoinSetId) -> Option<Told>;
+    fn signal(&mut self, id: &PromiseId, name: &str, deadline: Option<PromiseId>) -> Option<Told>;
+    fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Told>;
 }
 
 /// Runs the guest until it returns, or until its host has no answer yet.
@@ -94,7 +105,15 @@ fn make(call: Call, guest: &mut Guest, host: &mut impl Host) -> Told {
             ids if matches!(call, Call::AwaitAny(_)) => host.wait(&ids, AwaitKind::Any),
             ids => host.wait(&ids, AwaitKind::All),
         },
-        Call::AwaitSignal(is_go) => host.signal(&guest.allocate(), if is_go { "go" } else { "stop" }),
+        Call::AwaitSignal(is_go, has_deadline) => {
+            let deadline = guest.deadline(has_deadline, host);
+            let id = guest.allocate();
+            let told = host.signal(&id, if is_go { "go" } else { "stop" }, deadline);
+            if told.as_deref() == Some(LATE) {
+                guest.awaitable.push(id);
+            }
+            told
+        }
         Call::CreateSet => {
             let set = JoinSetId(guest.allocate());
             host.create_set(&set);
@@ -106,9 +125,12 @@ fn make(call: Call, guest: &mut Guest, host: &mut impl Host) -> Told {
             let id = guest.pick(number).pop();
             Some(set.zip(id).map_or("nothing to submit".to_owned(), |(set, id)| host.submit(&set, &id)))
         }
-        Call::Next(set) => match guest.sets.get(usize::from(set) % guest.sets.len().max(1)).cloned() {
+        Call::Next(set, has_deadline) => match guest.sets.get(usize::from(set) % guest.sets.len().max(1)).cloned() {
             None => Some("no set".to_owned()),
-            Some(set) => host.next(&set),
+            Some(set) => {
+                let deadline = guest.deadline(has_deadline, host);
+                host.next(&set, deadline)
+            }
         },
     };
     answer.unwrap_or_else(|| "cancelled".to_owned())
@@ -141,7 +163,10 @@ impl World<'_> {
                 Command::FailAttempt { promise, error: error(&what.to_string()), entropy: 0 }
             }
             Some(Flight::Started) => Command::CompleteAttempt { promise, result: payload(what) },
-            Some(Flight::Scheduled | Flight::Retrying { .. }) => Command::StartAttempt { promise },
+            Some(Flight::Retrying { .. }) if what.is_multiple_of(4) => {
+                Command::GiveUp { promise, error: error("enough") }
+            }
+            Some(Flight::Scheduled | Flight::Retrying { .. }) => Command::StartAttempt { promise, child: None },
             _ if is_timer => Command::FireTimer { promise },
             _ if what == 0 => Command::RequestCancel { reason: "enough".into() },
             _ if what < 10 => Command::DeliverSignal { signal_name, payload: payload(what) },
@@ -196,7 +221,8 @@ impl Host for World<'_> {
 
     fn schedule(&mut self, _: &PromiseId) {
         let (kind, function_name) = (InvokeKind::Function, name("task"));
-        self.ask(Command::Schedule { kind, function_name, input: payload(0), retry_policy: None }).unwrap();
+        let (retry_policy, delivery) = (None, Delivery::AtLeastOnce);
+        self.ask(Command::Schedule { kind, function_name, input: payload(0), retry_policy, delivery }).unwrap();
         self.happen();
     }
 
@@ -218,24 +244,34 @@ impl Host for World<'_> {
         Some(self.seen(ids))
     }
 
-    fn signal(&mut self, id: &PromiseId, signal: &str) -> Option<Told> {
-        self.ask(Command::AwaitSignal { signal_name: name(signal) }).unwrap();
+    fn signal(&mut self, id: &PromiseId, signal: &str, deadline: Option<PromiseId>) -> Option<Told> {
+        self.ask(Command::AwaitSignal { signal_name: name(signal), timeout: deadline }).unwrap();
         if self.journal.fold().wait().is_some() {
             self.block()?;
         }
         Some(self.seen(std::slice::from_ref(id)))
     }
 
-    fn next(&mut self, set: &JoinSetId) -> Option<Told> {
+    fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Told> {
         loop {
-            match self.ask(Command::Next { set: set.clone() }) {
+            let mut events = match self.ask(Command::Next { set: set.clone(), timeout: deadline.clone() }) {
                 Err(violation) => return Some(violation.rule.to_string()),
-                Ok(events) => match &events[0].event {
-                    Event::JoinSetAwaited { promise_id, result, .. } => {
-                        return Some(format!("{promise_id} {result:?}"));
+                Ok(events) => events,
+            };
+            match events.remove(0).event {
+                Event::JoinSetAwaited { promise_id, result, .. } => return Some(format!("{promise_id} {result:?}")),
+                Event::ExecutionAwaiting { waiting_on, .. } => {
+                    if events.is_empty() {
+                        self.block()?;
                     }
-                    _ => self.block()?,
-                },
+                    let fold = self.journal.fold();
+                    let is_there =
+                        |id: &PromiseId| fold.invoke(id).is_some() && fold.promise(id).unwrap().is_complete();
+                    if !waiting_on.iter().any(is_there) {
+                        return Some(NO_RESULT.to_owned());
+                    }
+                }
+                other => panic!("{other:?}"),
             }
         }
     }
@@ -313,7 +349,7 @@ impl Host for Recording<'_> {
         Some(self.seen(ids, resumed))
     }
 
-    fn signal(&mut self, id: &PromiseId, _: &str) -> Option<Told> {
+    fn signal(&mut self, id: &PromiseId, _: &str, _: Option<PromiseId>) -> Option<Told> {
         let resumed = match self.replay.operation(id) {
             Some(Event::SignalReceived { .. }) => u64::MAX,
             _ => self.next_await()?,
@@ -321,7 +357,7 @@ impl Host for Recording<'_> {
         Some(self.seen(std::slice::from_ref(id), resumed))
     }
 
-    fn next(&mut self, set: &JoinSetId) -> Option<Told> {
+    fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Told> {
         loop {
             let taken = self.taken.get(set).copied().unwrap_or(0);
             let next = self.replay.next_of(set, taken);
@@ -334,8 +370,14 @@ impl Host for Recording<'_> {
                     *self.taken.entry(set.clone()).or_default() += 1;
                     return Some(format!("{} {:?}", next.promise_id, next.result));
                 }
-                _ => self.next_await()?,
-            };
+                _ => {
+                    let resumed = self.next_await()?;
+                    let members = awaited.unwrap().waiting_on.iter().filter(|id| Some(*id) != deadline.as_ref());
+                    if members.into_iter().all(|id| self.replay.seen(id, resumed).is_none()) {
+                        return Some(NO_RESULT.to_owned());
+                    }
+                }
+            }
         }
     }
 }
@@ -349,10 +391,10 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         3 => Just(Call::Schedule),
         2 => (0..12_u8).prop_map(Call::AwaitAny),
         1 => (0..12_u8).prop_map(Call::AwaitAll),
-        1 => any::<bool>().prop_map(Call::AwaitSignal),
+        2 => any::<(bool, bool)>().prop_map(|(is_go, has_deadline)| Call::AwaitSignal(is_go, has_deadline)),
         1 => Just(Call::CreateSet),
         3 => (0..3_u8, 0..12_u8).prop_map(|(set, number)| Call::Submit(set, number)),
-        3 => (0..3_u8).prop_map(Call::Next),
+        3 => (0..3_u8, any::<bool>()).prop_map(|(set, has_deadline)| Call::Next(set, has_deadline)),
     ];
     prop::collection::vec(call, 1..30)
 }
@@ -361,8 +403,8 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
 fn a_replayed_guest_is_told_what_it_was_told_live() {
     let config = Config { cases: 600, failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[1; 32]);
-    let (mut cancelled, mut cleaned, mut results) = (0, 0, 0);
-    let counts = std::cell::RefCell::new((&mut cancelled, &mut cleaned, &mut results));
+    let (mut cancelled, mut cleaned, mut results, mut late) = (0, 0, 0, 0);
+    let counts = std::cell::RefCell::new((&mut cancelled, &mut cleaned, &mut results, &mut late));
     TestRunner::new_with_rng(config, rng)
         .run(&(calls(), any::<u64>()), |(calls, seed)| {
             let mut state = seed | 1;
@@ -383,10 +425,14 @@ fn a_replayed_guest_is_told_what_it_was_told_live() {
             *counts.0 += usize::from(stopped.is_some());
             *counts.1 += usize::from(stopped.is_some_and(|at| at + 3 < live.len()));
             *counts.2 += live.len();
+            *counts.3 += live.iter().filter(|told| [LATE, NO_RESULT].contains(&told.as_str())).count();
             Ok(())
         })
         .unwrap();
-    println!("{results} answers, {cancelled} guests cancelled in an await, {cleaned} of them with cleanup");
+    println!(
+        "{results} answers, {late} of them too late; {cancelled} guests cancelled, {cleaned} of them with cleanup"
+    );
+    assert!(late > 100, "deadlines are too rare to mean anything: {late}");
     assert!(cancelled > 100 && cleaned > 50, "cancellation is too rare to mean anything: {cancelled}, {cleaned}");
 }
 
@@ -420,4 +466,28 @@ fn a_failed_invoke_is_an_outcome() {
     let replay = Replay::new(own(), &events);
     let expected: Result<_, ExecutionError> = Err(error("no"));
     assert_eq!(replay.outcome(&promise(0)), Some(Recorded::Invoke(&expected)));
+}
+
+#[test]
+fn a_signal_that_came_after_its_deadline_is_not_seen_at_that_resume() {
+    let events = record(&[
+        started(),
+        timer(0),
+        awaiting_signal_until(1, "go", 0),
+        fired(0),
+        resumed(),
+        awaiting_one(1),
+        delivered("go", 1, 7),
+        received(1, "go", 1, 7),
+        resumed(),
+    ]);
+    let replay = Replay::new(own(), &events);
+    let (first, second) = (replay.awaited(0).unwrap(), replay.awaited(1).unwrap());
+    assert_eq!((first.waiting_on, first.end), (&[promise(1), promise(0)][..], AwaitEnd::Resumed(4)));
+    assert_eq!((replay.seen(&promise(1), 4), replay.seen(&promise(0), 4)), (None, Some(Recorded::Timer)));
+    assert_eq!(second.end, AwaitEnd::Resumed(8));
+    assert_eq!(replay.seen(&promise(1), 8), Some(Recorded::Signal(&payload(7))));
+    assert_eq!((replay.len(), replay.awaits(), replay.awaited(2)), (2, 2, None));
+    assert_eq!(Replay::new(own(), &events[..5]).outcome(&promise(1)), None);
+    assert_eq!(Replay::new(own(), &events[..2]).awaits(), 0);
 }

@@ -1,8 +1,8 @@
 //! Events in few words, so that a test reads as the journal it is about.
 
 use onward_journal::{
-    AwaitKind, ComponentDigest, ErrorKind, Event, ExecutionError, ExecutionId, Fold, InvokeKind, InvokeResult,
-    JoinSetId, JournalEvent, Name, Payload, PromiseId, RetryPolicy, State, Text, Timestamp, Violation,
+    AwaitKind, ComponentDigest, Delivery, ErrorKind, Event, ExecutionError, ExecutionId, Fold, InvokeKind,
+    InvokeResult, JoinSetId, JournalEvent, Name, Payload, PromiseId, RetryPolicy, State, Text, Timestamp, Violation,
 };
 
 pub(crate) fn own() -> ExecutionId {
@@ -49,19 +49,27 @@ pub(crate) fn scheduled_with(number: u32, policy: Option<RetryPolicy>) -> Event 
         function_name: name("task"),
         input: payload(0),
         retry_policy: policy.map(Box::new),
+        delivery: Delivery::AtLeastOnce,
     }
 }
 
 pub(crate) fn attempted(number: u32, attempt: u32) -> Event {
-    Event::InvokeStarted { promise_id: promise(number), attempt }
+    Event::InvokeStarted { promise_id: promise(number), attempt, child: None }
 }
 
 pub(crate) fn completed(number: u32, value: u32, attempt: u32) -> Event {
     Event::InvokeCompleted { promise_id: promise(number), result: Ok(payload(value)), attempt }
 }
 
+pub(crate) fn failed(number: u32, attempt: u32) -> Event {
+    Event::InvokeCompleted { promise_id: promise(number), result: Err(error("no")), attempt }
+}
+
 pub(crate) fn retrying(number: u32, failed_attempt: u32) -> Event {
-    let error = error("not yet");
+    retrying_after(number, failed_attempt, error("not yet"))
+}
+
+pub(crate) fn retrying_after(number: u32, failed_attempt: u32, error: ExecutionError) -> Event {
     Event::InvokeRetrying { promise_id: promise(number), failed_attempt, error, retry_at: Timestamp::EPOCH }
 }
 
@@ -102,6 +110,10 @@ pub(crate) fn awaiting_signal(number: u32, signal: &str) -> Event {
     awaiting(AwaitKind::Signal(name(signal)), &[number])
 }
 
+pub(crate) fn awaiting_signal_until(number: u32, signal: &str, deadline: u32) -> Event {
+    awaiting(AwaitKind::Signal(name(signal)), &[number, deadline])
+}
+
 pub(crate) fn resumed() -> Event {
     Event::ExecutionResumed
 }
@@ -123,7 +135,7 @@ pub(crate) fn taken_result(from: u32, number: u32, result: InvokeResult) -> Even
 }
 
 pub(crate) fn complete() -> Event {
-    Event::ExecutionCompleted { result: payload(0) }
+    Event::ExecutionCompleted { result: payload(0), continued_as: None }
 }
 
 pub(crate) fn fail() -> Event {

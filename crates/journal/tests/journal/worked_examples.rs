@@ -51,6 +51,11 @@ fn a_signal_that_comes_later_blocks() {
 }
 
 #[test]
+fn a_signal_that_does_not_come_in_time_is_given_up() {
+    assert_eq!(states(example!("signal-timeout")), "RRRRBBBRRC");
+}
+
+#[test]
 fn cleanup_may_schedule_and_await_while_the_state_stays_cancelling() {
     assert_eq!(states(example!("cancelled-with-refund")), "RRBBBRRBNNNNNNX");
 }

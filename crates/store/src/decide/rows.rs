@@ -8,8 +8,9 @@ pub(super) fn decide<'a>(change: &'a Change, before: &mut impl Before, plan: &mu
             match standing(table, row, before)? {
                 None => plan.rows.push(Write::Insert(table, row)),
                 Some((_, Clash::Key(key))) => return Err(Conflict::RowExists { table: table.name, key }.into()),
-                Some((_, Clash::Unique(columns))) => {
-                    return Err(Conflict::NotUnique { table: table.name, columns }.into());
+                Some((stored, Clash::Unique(columns))) => {
+                    let key = table.key_of(&stored.row);
+                    return Err(Conflict::NotUnique { table: table.name, columns, key }.into());
                 }
             }
             Outcome::Made
@@ -70,8 +71,8 @@ fn expect_version(table: &'static Table, key: &Key, expected: u64, before: &mut 
 fn check_unique(table: &'static Table, row: &Row, before: &mut impl Before) -> Result<(), Error> {
     for (place, values) in table.unique_values(row) {
         let other = before.row_by_unique(table, place, &values)?;
-        if other.is_some_and(|other| table.key_of(&other.row) != table.key_of(row)) {
-            return Err(Conflict::NotUnique { table: table.name, columns: table.unique[place] }.into());
+        if let Some(key) = other.map(|other| table.key_of(&other.row)).filter(|key| *key != table.key_of(row)) {
+            return Err(Conflict::NotUnique { table: table.name, columns: table.unique[place], key }.into());
         }
     }
     Ok(())

@@ -2,11 +2,13 @@
 //!
 //! A table is declared here once and created by a migration of each adapter; a test compares the two.
 
+mod component;
 mod dispatch;
 mod execution;
 mod projection;
 mod shard;
 
+pub use component::{Component, Function};
 pub use dispatch::{AuditEntry, CampaignRun, Job, OutboxItem};
 pub use execution::{Execution, Message, Timer};
 pub use projection::{Alert, Snapshot};
@@ -15,8 +17,10 @@ pub use shard::ShardLease;
 use crate::{Record as _, Table};
 
 /// Every table.
-pub const ALL: [&Table; 10] = [
+pub const ALL: [&Table; 12] = [
     ShardLease::TABLE,
+    Component::TABLE,
+    Function::TABLE,
     Execution::TABLE,
     Timer::TABLE,
     Message::TABLE,

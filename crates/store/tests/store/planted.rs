@@ -116,7 +116,7 @@ async fn every_planted_bug_is_caught_by_the_check_that_is_about_it() {
 #[tokio::test]
 async fn random_sequences_come_upon_the_same_bugs_and_are_shown_short() {
     for (plant, check) in PLANTED {
-        let (mut found, mut seeds) = (None, 0..120);
+        let (mut found, mut seeds) = (None, 0..400);
         while let Some(seed) = seeds.next().filter(|_| found.is_none()) {
             found = differential(&[&OnMemory, &Planted(*plant)], seed, 100).await.err();
         }

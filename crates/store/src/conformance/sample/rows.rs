@@ -56,6 +56,7 @@ fn pool(table: &Table, column: &Column) -> Vec<Value> {
         ("job_queue", "status") => texts(&["queued", "locked", "completed", "failed", "dead"]),
         ("channel_outbox", "status") => texts(&["queued", "sent", "failed", "skipped"]),
         (_, "job_type") => texts(&["email_send_batch", "voice_call_batch", "social_post_batch"]),
+        (_, "kind") if table.name == "functions" => texts(&["workflow", "task"]),
         (_, "severity") => texts(&["P1", "P2"]),
         (_, "condition") => texts(&["CURRENT", "STALE", "INCONSISTENT"]),
         (_, "state") => texts(&["Running", "Blocked", "Completed"]),

@@ -170,7 +170,11 @@ impl Fault {
         let version = |name: &str, expected, found| {
             Conflict::RowVersion { table, key: sample::key_of(&job(name)), expected, found }.into()
         };
-        let not_unique = || Conflict::NotUnique { table: OutboxItem::TABLE.name, columns: OutboxItem::TABLE.unique[0] };
+        let not_unique = || Conflict::NotUnique {
+            table: OutboxItem::TABLE.name,
+            columns: OutboxItem::TABLE.unique[0],
+            key: sample::key_of(&item("holder", "taken")),
+        };
         let length = |expected| Conflict::JournalLength { execution: execution(2), expected, found: 2 };
         let (run, reader, last) = (id("r"), Reader::Projector, seq(3));
         match self {

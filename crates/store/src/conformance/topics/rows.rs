@@ -62,8 +62,8 @@ async fn serials(world: &World<'_>) -> Result<Vec<i64>, Failure> {
     Ok(messages(world).await?.into_iter().filter_map(|message| message.message_id.0).collect())
 }
 
-fn not_unique<R: Record>() -> Conflict {
-    Conflict::NotUnique { table: R::TABLE.name, columns: R::TABLE.unique[0] }
+fn not_unique<R: Record>(holder: &R) -> Conflict {
+    Conflict::NotUnique { table: R::TABLE.name, columns: R::TABLE.unique[0], key: key_of(holder) }
 }
 
 async fn an_absent_row_is_none(world: &World<'_>) -> Verdict {
@@ -115,8 +115,8 @@ async fn an_update_may_change_what_is_unique(world: &World<'_>) -> Verdict {
     world.commit(Commit::new().insert(&item("a", "one")).insert(&item("b", "two"))).await?;
     world.commit(Commit::new().update(&item("a", "three"), 1)).await?;
     let taken = world.commit(Commit::new().insert(&item("c", "three"))).await;
-    refused(taken, not_unique::<OutboxItem>())?;
-    refused(world.commit(Commit::new().update(&item("b", "three"), 1)).await, not_unique::<OutboxItem>())
+    refused(taken, not_unique(&item("a", "three")))?;
+    refused(world.commit(Commit::new().update(&item("b", "three"), 1)).await, not_unique(&item("a", "three")))
 }
 
 async fn an_update_frees_what_was_unique(world: &World<'_>) -> Verdict {
@@ -137,9 +137,9 @@ async fn what_is_unique_is_judged_before_the_commit(world: &World<'_>) -> Verdic
     world.commit(Commit::new().insert(&item("a", "one")).insert(&item("b", "two"))).await?;
     let before = world.dump().await?;
     let exchange = Commit::new().delete(&item("a", "one"), 1).insert(&item("c", "one"));
-    refused(world.commit(exchange).await, not_unique::<OutboxItem>())?;
+    refused(world.commit(exchange).await, not_unique(&item("a", "one")))?;
     let swap = Commit::new().update(&item("a", "two"), 1).update(&item("b", "one"), 1);
-    refused(world.commit(swap).await, not_unique::<OutboxItem>())?;
+    refused(world.commit(swap).await, not_unique(&item("b", "two")))?;
     same("what is stored", world.dump().await?, before)
 }
 
@@ -153,13 +153,18 @@ async fn an_update_to_nothing_frees_what_was_unique(world: &World<'_>) -> Verdic
     world.commit(Commit::new().insert(&started(1, Some("order")))).await?;
     world.commit(Commit::new().update(&started(1, None), 1)).await?;
     world.commit(Commit::new().insert(&started(2, Some("order")))).await?;
-    refused(world.commit(Commit::new().update(&started(1, Some("order")), 2)).await, not_unique::<Execution>())
+    refused(
+        world.commit(Commit::new().update(&started(1, Some("order")), 2)).await,
+        not_unique(&started(2, Some("order"))),
+    )
 }
 
 async fn the_same_unique_values_beside_another_first_column_are_free(world: &World<'_>) -> Verdict {
     world.commit(Commit::new().insert(&message(1, Some("key")))).await?;
     world.commit(Commit::new().insert(&message(2, Some("key"))).insert(&message(1, Some("other")))).await?;
-    refused(world.commit(Commit::new().insert(&message(2, Some("key")))).await, not_unique::<Message>())
+    let holder = messages(world).await?.into_iter().find(|it| it.execution_id == message(2, None).execution_id);
+    let holder = some("the message", holder)?;
+    refused(world.commit(Commit::new().insert(&message(2, Some("key")))).await, not_unique(&holder))
 }
 
 async fn insert_or_keep_makes_a_row_that_is_absent(world: &World<'_>) -> Verdict {

@@ -148,7 +148,7 @@ async fn unique_together(world: &World<'_>, table: &'static Table, place: usize)
         }
         Row(values)
     };
-    let conflict = || Conflict::NotUnique { table: table.name, columns };
+    let conflict = || Conflict::NotUnique { table: table.name, columns, key: table.key_of(&rows[0].row) };
     refused(world.commit(commit(Change::Insert { table, row: clash(3) })).await, conflict())?;
     let receipt = world.commit(commit(Change::InsertOrKeep { table, row: clash(3) })).await?;
     same("the outcome", receipt.changes, vec![Outcome::Kept(rows[0].clone())])?;

@@ -125,6 +125,7 @@ async fn an_outbox_key_is_unique_within_tenant_and_workspace(world: &World<'_>) 
         world.commit(Commit::new().insert(other)).await?;
     }
     let columns = OutboxItem::TABLE.unique[0];
-    let conflict = Conflict::NotUnique { table: OutboxItem::TABLE.name, columns };
+    let key = sample::key_of(&item("a", "key"));
+    let conflict = Conflict::NotUnique { table: OutboxItem::TABLE.name, columns, key };
     refused(world.commit(Commit::new().insert(&item("e", "key"))).await, conflict)
 }

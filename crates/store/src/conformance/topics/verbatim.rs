@@ -190,7 +190,7 @@ async fn empty_text_is_not_nothing(world: &World<'_>) -> Verdict {
     keeps_row(world, &nothing).await?;
     let columns = Execution::TABLE.unique[0];
     let again = world.commit(Commit::new().insert(&started(3, Some("")))).await;
-    refused(again, Conflict::NotUnique { table: Execution::TABLE.name, columns })
+    refused(again, Conflict::NotUnique { table: Execution::TABLE.name, columns, key: sample::key_of(&empty) })
 }
 
 async fn empty_bytes_are_kept(world: &World<'_>) -> Verdict {

@@ -1,0 +1,179 @@
+//! Components on wasmtime, as the engine wants them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use onward_engine::client::{FunctionInfo, FunctionKind};
+use onward_engine::node::Code;
+use onward_engine::shard::Attempt;
+use onward_execution::{Guest, Level};
+use onward_journal::{ComponentDigest, ErrorKind, ExecutionError, InvokeResult, Payload, Text, Timestamp};
+use onward_store::tables::Execution;
+use onward_store::{Clock as _, SystemClock};
+use onward_wasm::{
+    Config, Egress, Http, HttpConfig, HttpRequest, Kind, OwnContext, Runtime, Services, TaskCall, TaskLimits,
+    WorkflowLimits,
+};
+use serde::{Deserialize, Serialize};
+
+/// The runtime of this process.
+pub(crate) struct Wasm {
+    runtime: Runtime,
+    egress: Egress,
+    services: Arc<Outside>,
+}
+
+impl Wasm {
+    /// A runtime whose tasks may not send requests anywhere.
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let config = Config { cache_folder: cache_folder(), ..Config::default() };
+        let runtime = Runtime::new(config).context("cannot start the WASM runtime")?;
+        let http = Http::new(HttpConfig::default()).context("cannot start the HTTP client")?;
+        Ok(Self { runtime, egress: Egress { http, hosts: Arc::from([]) }, services: Arc::new(Outside) })
+    }
+
+    /// The functions of a component, if it is one.
+    pub(crate) fn functions(&self, code: &[u8]) -> anyhow::Result<Vec<FunctionInfo>> {
+        let component = self.runtime.load(code)?;
+        Ok(component.functions().iter().map(info).collect())
+    }
+}
+
+/// Where compiled code is kept: `ONWARD_CACHE`, or the user's cache. Nowhere if there is neither.
+fn cache_folder() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let usual = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    variable("ONWARD_CACHE").or_else(|| Some(usual()?.join("onward")))
+}
+
+fn info(function: &onward_wasm::FunctionInfo) -> FunctionInfo {
+    let kind = match function.kind {
+        Kind::Workflow => FunctionKind::Workflow,
+        Kind::Task => FunctionKind::Task,
+    };
+    FunctionInfo {
+        name: function.name.to_string(),
+        kind,
+        schema: function.schema.as_ref().map(|it| it.as_str().to_owned()),
+    }
+}
+
+#[async_trait]
+impl Code for Wasm {
+    async fn load(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
+        let (runtime, code) = (self.runtime.clone(), code.to_vec());
+        // Compiling takes its time, and others go on meanwhile.
+        let loaded =
+            tokio::task::spawn_blocking(move || runtime.load(&code)).await.map_err(|error| error.to_string())?;
+        Ok(loaded.map_err(|error| error.to_string())?.functions().iter().map(info).collect())
+    }
+
+    fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError> {
+        let component = self.runtime.loaded(execution.component_digest).ok_or_else(not_loaded)?;
+        let context = OwnContext {
+            execution: Text::from(execution.execution_id.to_string().as_str()),
+            idempotency_key: Text::from(""),
+            attempt: 1,
+        };
+        Ok(component.workflow(&execution.function, input, context, WorkflowLimits::default()))
+    }
+
+    async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> InvokeResult {
+        let component = self.runtime.loaded(component).ok_or_else(not_loaded)?;
+        let mut limits = TaskLimits::default();
+        if let Some(ms) = attempt.timeout_ms {
+            limits.timeout = Duration::from_millis(ms);
+        }
+        let services = Arc::clone(&self.services) as Arc<dyn Services>;
+        let call = TaskCall { context: context(attempt), limits, http: self.egress.clone(), services };
+        component.task(&attempt.function, &attempt.input, call).await
+    }
+
+    async fn http(&self, attempt: &Attempt) -> InvokeResult {
+        let request = request(attempt)?;
+        let response = self.egress.http.send(request).await.map_err(onward_wasm::HttpError::into_execution_error)?;
+        if response.status >= 500 || response.status == 429 || response.status == 408 {
+            let message = format!("{} answered with status {}", attempt.function, response.status);
+            return Err(ExecutionError::new(kind("http_status"), message));
+        }
+        let body = String::from_utf8_lossy(&response.body).into_owned();
+        let answer = Answer { status: response.status, headers: response.headers.into_iter().collect(), body };
+        Payload::of(&answer).map_err(|error| ExecutionError::new(kind("http_body"), error.to_string()))
+    }
+}
+
+fn kind(name: &str) -> ErrorKind {
+    name.parse().unwrap_or(ErrorKind::UserError)
+}
+
+fn not_loaded() -> ExecutionError {
+    ExecutionError::new(kind("not_loaded"), "the component is not in memory")
+}
+
+/// The key is the same for every attempt.
+fn context(attempt: &Attempt) -> OwnContext {
+    let id = attempt.id;
+    OwnContext {
+        execution: Text::from(id.execution.to_string().as_str()),
+        idempotency_key: key(attempt),
+        attempt: id.attempt,
+    }
+}
+
+fn key(attempt: &Attempt) -> Text {
+    Text::from(format!("{}.{}", attempt.id.execution, attempt.id.number).as_str())
+}
+
+/// What a workflow says about a request besides `METHOD URL`.
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Asked {
+    headers: BTreeMap<String, String>,
+    body: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    status: u16,
+    headers: BTreeMap<String, String>,
+    body: String,
+}
+
+fn request(attempt: &Attempt) -> Result<HttpRequest, ExecutionError> {
+    let wrong = |message: String| ExecutionError::new(kind("http_request"), message).permanent();
+    let (method, url) = attempt.function.split_once(' ').ok_or_else(|| wrong("expected METHOD URL".to_owned()))?;
+    let asked: Asked = serde_json::from_str(attempt.input.as_str()).map_err(|error| wrong(error.to_string()))?;
+    Ok(HttpRequest {
+        method: method.to_owned(),
+        url: url.to_owned(),
+        headers: asked.headers.into_iter().collect(),
+        body: asked.body.unwrap_or_default().into(),
+        timeout: attempt.timeout_ms.map(Duration::from_millis),
+        idempotency_key: Some(key(attempt)),
+    })
+}
+
+/// Real time, real randomness, and lines that go to the log.
+struct Outside;
+
+impl Services for Outside {
+    fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        if let Err(error) = getrandom::fill(bytes) {
+            tracing::error!(%error, "the operating system has no entropy");
+            std::process::abort();
+        }
+    }
+
+    fn log(&self, context: &OwnContext, level: Level, message: &str) {
+        tracing::info!(target: "onward::guest", execution = &*context.execution, ?level, "{message}");
+    }
+}

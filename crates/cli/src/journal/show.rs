@@ -1,0 +1,29 @@
+//! `onward journal show`: the journal of an execution, in the form that `onward journal check` reads.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use onward_journal::jsonl::Line;
+
+use crate::work::{ExecutionArg, WorkArgs};
+
+/// Print the journal of an execution as JSON Lines, one event a line
+///
+/// `onward journal check -` reads what this prints.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    work: WorkArgs,
+    #[command(flatten)]
+    execution: ExecutionArg,
+}
+
+pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let client = args.work.existing().await?;
+    let row = args.execution.find(&client).await?;
+    let mut out = io::stdout().lock();
+    for event in client.journal(row.execution_id).await? {
+        writeln!(out, "{}", Line::new(&event, row.execution_id))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,51 @@
+//! `onward deploy`: a component into the store.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use onward_engine::client::FunctionInfo;
+use serde::Serialize;
+
+use super::WorkArgs;
+use crate::code::Wasm;
+use crate::paint;
+
+/// Deploy a component: its functions can be started and invoked from now on
+///
+/// Executions that have started keep the code they started with.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    work: WorkArgs,
+    /// The component, a .wasm file
+    component: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Deployed {
+    component: String,
+    functions: Vec<FunctionInfo>,
+}
+
+pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let name = args.component.display();
+    let code = std::fs::read(&args.component).with_context(|| format!("cannot read {name}"))?;
+    let functions = Wasm::new()?.functions(&code).with_context(|| format!("{name} cannot be deployed"))?;
+    let client = args.work.open().await?;
+    let digest = client.deploy(&code, &functions).await?;
+    if args.json {
+        let deployed = Deployed { component: digest.to_string(), functions };
+        writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for function in &functions {
+        writeln!(io::stdout(), "{:<9} {}", function.kind.as_str(), function.name)?;
+    }
+    paint::say(format_args!("{} {name} as {digest}", paint::good("deployed")));
+    Ok(ExitCode::SUCCESS)
+}

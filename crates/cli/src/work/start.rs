@@ -1,0 +1,110 @@
+//! `onward start`: a workflow begins.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use onward_engine::client::{Client, Started};
+use onward_journal::{ExecutionId, InvokeResult};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+
+use super::WorkArgs;
+use crate::paint;
+
+/// Start a workflow
+///
+/// With --wait the execution is run here, if no other process runs it, and its result is printed.
+///
+/// Exit codes: 0 it was started (with --wait: it completed), 1 it failed or was cancelled, 2 it could not be started.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    work: WorkArgs,
+    /// The workflow
+    function: String,
+    /// Its input as JSON; - for standard input
+    #[arg(default_value = "null", hide_default_value = true)]
+    input: String,
+    /// Starting again with the same key returns the same execution
+    #[arg(long)]
+    key: Option<String>,
+    /// Wait for the result
+    #[arg(long)]
+    wait: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    execution: String,
+    existed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Failure>,
+}
+
+#[derive(Serialize)]
+struct Failure {
+    kind: String,
+    message: String,
+}
+
+pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let client = args.work.open().await?;
+    let input = super::payload(Some(&args.input))?;
+    let started = client.start(&args.function, input, args.key.as_deref()).await?;
+    let result = if args.wait { Some(wait(&client, started.execution).await?) } else { None };
+    report(args, &started, result.as_ref())?;
+    Ok(ExitCode::from(u8::from(matches!(result, Some(Err(_))))))
+}
+
+/// Runs what there is to run until the execution is over.
+async fn wait(client: &Client, execution: ExecutionId) -> anyhow::Result<InvokeResult> {
+    let node = super::node(client)?;
+    let mut happenings = node.watch();
+    let (stop, stopped) = watch::channel(false);
+    let working = tokio::spawn(node.run(stopped));
+    let result = loop {
+        if let Some(result) = client.result(execution).await? {
+            break result;
+        }
+        if working.is_finished() {
+            working.await??;
+            anyhow::bail!("the execution is not over, and this process has stopped working on it");
+        }
+        // Another process may run it; then nothing is heard here.
+        let _ = tokio::time::timeout(Duration::from_millis(100), happenings.recv()).await;
+    };
+    stop.send_replace(true);
+    working.await??;
+    Ok(result)
+}
+
+fn report(args: &Args, started: &Started, result: Option<&InvokeResult>) -> anyhow::Result<()> {
+    let Started { execution, existed } = started;
+    if args.json {
+        let (value, error) = match result {
+            None => (None, None),
+            Some(Ok(payload)) => (Some(RawValue::from_string(payload.as_str().to_owned())?), None),
+            Some(Err(error)) => {
+                (None, Some(Failure { kind: error.kind.to_string(), message: error.message.to_string() }))
+            }
+        };
+        let report = Report { execution: execution.to_string(), existed: *existed, result: value, error };
+        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+        return Ok(());
+    }
+    let word = if *existed { "was started before" } else { "started" };
+    paint::say(format_args!("{word}: {execution}"));
+    match result {
+        None => writeln!(io::stdout(), "{execution}")?,
+        Some(Ok(payload)) => writeln!(io::stdout(), "{}", payload.as_str())?,
+        Some(Err(error)) => paint::say(format_args!("{}: {error}", paint::error("failed"))),
+    }
+    Ok(())
+}

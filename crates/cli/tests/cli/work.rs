@@ -1,0 +1,210 @@
+//! Workflows from the command line: real components, real processes, real kills.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use onward_testing::Cluster;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{fed, onward, text};
+
+/// A store with a component in it.
+struct Place {
+    folder: TempDir,
+    url: String,
+    _cluster: Option<Arc<Cluster>>,
+}
+
+impl Place {
+    fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("store.db").display());
+        Self { folder, url, _cluster: None }.deployed()
+    }
+
+    fn postgres() -> Self {
+        let cluster = Cluster::shared().unwrap();
+        let url = cluster.database().unwrap();
+        Self { folder: tempfile::tempdir().unwrap(), url, _cluster: Some(cluster) }.deployed()
+    }
+
+    fn deployed(self) -> Self {
+        let built = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/workflows/built/journals.wasm");
+        let output = self.command(&["deploy", built.to_str().unwrap()]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("workflow  full_example\n"));
+        self
+    }
+
+    /// Compiled code is kept beside the other tests'.
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = onward(args);
+        let cache = std::env::temp_dir().join("onward-test-cache");
+        command.env("ONWARD_STORE", &self.url).env("ONWARD_CACHE", cache).current_dir(self.folder.path());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// What a workflow returns.
+    fn result(&self, function: &str, input: &str) -> Value {
+        let output = self.run(&["start", function, input, "--wait", "--json"]);
+        assert!(!output.stdout.is_empty(), "{function}: {}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn events(&self, execution: &str) -> Vec<Value> {
+        let output = self.run(&["journal", "show", execution]);
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["event"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_full_example_of_the_specification_is_what_a_guest_leaves_behind() {
+    for place in [Place::sqlite(), Place::postgres()] {
+        let done = place.result("full_example", "{\"id\":42}");
+        let execution = done["execution"].as_str().unwrap();
+        let events = place.events(execution);
+        let mut found = kinds(&events);
+        assert_eq!(
+            found[..13],
+            [
+                "ExecutionStarted",
+                "RandomGenerated",
+                "InvokeScheduled",
+                "ExecutionAwaiting",
+                "InvokeStarted",
+                "InvokeCompleted",
+                "ExecutionResumed",
+                "JoinSetCreated",
+                "InvokeScheduled",
+                "JoinSetSubmitted",
+                "InvokeScheduled",
+                "JoinSetSubmitted",
+                "ExecutionAwaiting",
+            ]
+        );
+        // Independent promises may be interleaved otherwise.
+        found.sort_unstable();
+        let count = |kind: &str| found.iter().filter(|it| **it == kind).count();
+        assert_eq!((count("InvokeStarted"), count("InvokeRetrying"), count("InvokeCompleted")), (4, 1, 3));
+        assert_eq!((count("JoinSetAwaited"), *kinds(&events).last().unwrap()), (2, "ExecutionCompleted"));
+        let journal = place.run(&["journal", "show", &execution[..12]]);
+        let judged = fed(onward(&["journal", "check", "--quiet", "-"]), &journal.stdout);
+        assert_eq!(judged.status.code(), Some(0), "{}", text(&judged.stderr));
+    }
+}
+
+#[test]
+fn every_kind_of_workflow_comes_to_its_end() {
+    let place = Place::sqlite();
+    assert_eq!(place.result("echo", "{\"a\":[1,2]}")["result"], serde_json::json!({"a": [1, 2]}));
+    assert_eq!(place.result("chain", "{\"steps\":20,\"work\":10}")["result"], 20);
+    assert_eq!(place.result("counter", "5")["result"], 0);
+    assert!(place.result("parent", "3")["result"].is_number());
+    let broken = place.result("trap", "null");
+    assert_eq!(broken["error"]["kind"], "trap");
+    assert!(broken["error"]["message"].as_str().unwrap().contains("this function is broken"));
+    let listed = place.run(&["ls", "--json", "--state", "failed"]);
+    assert_eq!(text(&listed.stdout).lines().count(), 1);
+}
+
+#[test]
+fn a_key_starts_one_execution() {
+    let place = Place::sqlite();
+    let start = || place.run(&["start", "echo", "1", "--key", "order-42", "--json"]);
+    let report = |output: Output| -> Value { serde_json::from_slice(&output.stdout).unwrap() };
+    let (first, again) = (report(start()), report(start()));
+    assert_eq!(first["execution"], again["execution"]);
+    assert_eq!((&first["existed"], &again["existed"]), (&Value::Bool(false), &Value::Bool(true)));
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let place = Place::sqlite();
+    let file = place.folder.path().join("no.wasm");
+    std::fs::write(&file, b"\0asm nothing").unwrap();
+    for (args, words) in [
+        (&["start", "nothing"][..], "there is no function nothing"),
+        (&["start", "fetch_user", "1"], "fetch_user is a task"),
+        (&["start", "echo", "{"], "not JSON"),
+        (&["show", "zz"], "is not the id of an execution"),
+        (&["show", "abcd"], "there is no execution abcd"),
+        (&["signal", "abcd", "go"], "there is no execution abcd"),
+        (&["deploy", "absent.wasm"], "cannot read absent.wasm"),
+        (&["deploy", "no.wasm"], "no.wasm cannot be deployed"),
+    ] {
+        let output = place.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).contains(words), "{args:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_signal_from_another_process_arrives() {
+    for place in [Place::sqlite(), Place::postgres()] {
+        let started = place.run(&["start", "blocking_signal", "{\"order\":7}", "--key", "one"]);
+        let execution = text(&started.stdout).trim().to_owned();
+        let mut waiting = place.command(&["start", "blocking_signal", "{\"order\":7}", "--key", "one", "--wait"]);
+        let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let sent = place.run(&["signal", &execution, "user_approval", "{\"approved\":true}", "--key", "first"]);
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+        let output = waiting.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(kinds(&place.events(&execution)).contains(&"SignalReceived"));
+    }
+}
+
+#[test]
+fn a_workflow_that_is_cancelled_cleans_up() {
+    let place = Place::sqlite();
+    let started = place.run(&["start", "saga", "null", "--key", "one"]);
+    let execution = text(&started.stdout).trim().to_owned();
+    assert_eq!(place.run(&["cancel", &execution, "--reason", "enough"]).status.code(), Some(0));
+    let output = place.run(&["start", "saga", "null", "--key", "one", "--wait"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let events = place.events(&execution);
+    assert_eq!(*kinds(&events).last().unwrap(), "ExecutionCancelled");
+    let over = place.run(&["cancel", &execution]);
+    assert!(text(&over.stderr).contains("is over"), "{}", text(&over.stderr));
+}
+
+/// Kills the process that runs a chain again and again, each time when it has come a little further.
+fn killed(place: &Place, kills: usize) {
+    let args = ["start", "chain", "{\"steps\":600,\"work\":10}", "--key", "killed"];
+    let started = place.run(&args);
+    let execution = text(&started.stdout).trim().to_owned();
+    let args = [&args[..], &["--wait"]].concat();
+    let mut killed = 0;
+    for round in 0..kills {
+        let further = place.events(&execution).len() + 1 + round * 7 % 20;
+        let mut child = place.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while place.events(&execution).len() < further && child.try_wait().unwrap().is_none() {}
+        child.kill().unwrap();
+        killed += usize::from(child.wait().unwrap().code().is_none());
+    }
+    assert!(killed > kills / 2, "only {killed} of {kills} kills came in time");
+    let output = place.run(&args);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "600\n"), "{}", text(&output.stderr));
+    let events = place.events(&execution);
+    let completed = kinds(&events).iter().filter(|kind| **kind == "InvokeCompleted").count();
+    assert_eq!(completed, 600, "every step is recorded once");
+}
+
+#[test]
+fn a_chain_survives_kills_on_sqlite() {
+    killed(&Place::sqlite(), 4);
+}
+
+#[test]
+fn a_chain_survives_kills_on_postgres() {
+    killed(&Place::postgres(), 3);
+}

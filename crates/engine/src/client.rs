@@ -1,0 +1,328 @@
+//! Whoever wants something of executions without running them: it knows the store alone, so it works from any process.
+
+use std::sync::Arc;
+
+use onward_execution::{Execution as InMemory, Limits, Start};
+use onward_journal::{
+    ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Text, codec,
+};
+use onward_runs::{EnvironmentId, ProjectId, TenantId};
+use onward_store::tables::{Component, Execution, Function};
+use onward_store::{Change, Commit, Conflict, Error, Field as _, JournalAppend, Key, Records as _, Scan, Shard, Store};
+
+use crate::shard::{cancel, signal};
+
+/// Slices that executions are spread over. Every process that uses a store has to agree.
+pub const SHARDS: u32 = 8;
+
+/// The slice of an execution that nobody called.
+pub fn shard_of(execution: &ExecutionId) -> Shard {
+    Shard(u32::from(execution.as_bytes()[0]) % SHARDS)
+}
+
+/// Whose executions and functions are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The project.
+    pub project: ProjectId,
+    /// The environment.
+    pub environment: EnvironmentId,
+}
+
+/// A function of a component.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FunctionInfo {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: FunctionKind,
+    /// A JSON schema of its input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
+}
+
+/// What a function is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FunctionKind {
+    /// Durable: it is replayed.
+    Workflow,
+    /// A leaf with effects.
+    Task,
+}
+
+impl FunctionKind {
+    /// As it is stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Workflow => "workflow",
+            Self::Task => "task",
+        }
+    }
+}
+
+/// What a start came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// Whether it was there already: the key has started it before.
+    pub existed: bool,
+}
+
+/// Why something could not be done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The store says no.
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// No such function was deployed.
+    #[error("there is no function {0}: deploy a component that has it")]
+    NoFunction(String),
+    /// It is a task.
+    #[error("{0} is a task: only workflows are started, tasks are invoked by them")]
+    NotAWorkflow(String),
+    /// There is no such execution.
+    #[error("there is no execution {0}")]
+    NoExecution(ExecutionId),
+    /// The execution is over.
+    #[error("execution {0} is over")]
+    Over(ExecutionId),
+    /// The input is too large.
+    #[error("the input has {found} bytes, at most {limit} are allowed")]
+    TooLarge {
+        /// How many bytes it has.
+        found: usize,
+        /// How many it may have.
+        limit: usize,
+    },
+}
+
+/// Access to executions through their store.
+#[derive(Clone)]
+pub struct Client {
+    store: Arc<dyn Store>,
+    scope: Scope,
+    limits: Limits,
+}
+
+impl Client {
+    /// Access to what `scope` owns.
+    pub fn new(store: Arc<dyn Store>, scope: Scope) -> Self {
+        Self { store, scope, limits: Limits::default() }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Stores a component and lets names stand for its functions from now on.
+    pub async fn deploy(&self, code: &[u8], functions: &[FunctionInfo]) -> Result<ComponentDigest, Refused> {
+        let component_digest = ComponentDigest::of(code);
+        let now = self.store.now().await?;
+        let text = serde_json::to_string(functions).map_err(Error::corrupt)?;
+        let component = Component { component_digest, code: code.into(), functions: text.into(), created_at: now };
+        let mut commit = Commit::new().insert_or_keep(&component);
+        for function in functions {
+            let row = Function {
+                tenant_id: self.scope.tenant.clone(),
+                project_id: self.scope.project.clone(),
+                environment_id: self.scope.environment.clone(),
+                name: function.name.as_str().into(),
+                kind: function.kind.as_str().into(),
+                component_digest,
+                deployed_at: now,
+            };
+            commit.changes.push(match self.function_row(&function.name).await? {
+                Some((_, version)) => Change::update(&row, version),
+                None => Change::insert(&row),
+            });
+        }
+        self.store.commit(commit).await?;
+        Ok(component_digest)
+    }
+
+    async fn function_row(&self, name: &str) -> Result<Option<(Function, u64)>, Error> {
+        let Scope { tenant, project, environment } = &self.scope;
+        let key = [tenant.to_value(), project.to_value(), environment.to_value(), Text::from(name).to_value()];
+        self.store.get(Key(key.into())).await
+    }
+
+    /// Starts a workflow, unless `key` has started one already.
+    pub async fn start(&self, function: &str, input: Payload, key: Option<&str>) -> Result<Started, Refused> {
+        let (found, limit) = (input.as_str().len(), self.limits.payload_bytes_max);
+        if found > limit {
+            return Err(Refused::TooLarge { found, limit });
+        }
+        let Some((deployed, _)) = self.function_row(function).await? else {
+            return Err(Refused::NoFunction(function.to_owned()));
+        };
+        if &*deployed.kind != FunctionKind::Workflow.as_str() {
+            return Err(Refused::NotAWorkflow(function.to_owned()));
+        }
+        let made = key.map_or_else(random_key, str::to_owned);
+        let id = ExecutionId::derive(&deployed.component_digest, None, &self.unique_key(function, &made));
+        let conflict = match self.insert(id, &deployed, input, key).await {
+            Ok(()) => return Ok(Started { execution: id, existed: false }),
+            Err(Error::Conflict(conflict)) => conflict,
+            Err(error) => return Err(error.into()),
+        };
+        match &conflict {
+            // The same key on the same code.
+            Conflict::JournalLength { .. } | Conflict::RowExists { .. } => Ok(Started { execution: id, existed: true }),
+            // The same key on code that was deployed before.
+            Conflict::NotUnique { key, .. } => match key.0.first().and_then(ExecutionId::from_value) {
+                Some(execution) => Ok(Started { execution, existed: true }),
+                None => Err(Error::from(conflict).into()),
+            },
+            _ => Err(Error::from(conflict).into()),
+        }
+    }
+
+    /// Keys are unique within a scope and a function; ids are everywhere.
+    fn unique_key(&self, function: &str, key: &str) -> String {
+        let Scope { tenant, project, environment } = &self.scope;
+        format!("{tenant}|{project}|{environment}|{function}|{key}")
+    }
+
+    async fn insert(
+        &self,
+        id: ExecutionId,
+        deployed: &Function,
+        input: Payload,
+        key: Option<&str>,
+    ) -> Result<(), Error> {
+        let now = self.store.now().await?;
+        let component_digest = deployed.component_digest;
+        let key = key.map(Text::from);
+        let start = Start { component_digest, input, parent: None, key: key.clone(), signals: Vec::new() };
+        let mut execution = InMemory::start(id, start, now, self.limits).map_err(Error::corrupt)?;
+        let records = codec::encode(id, execution.take_events()).map_err(Error::corrupt)?;
+        let append = JournalAppend { execution: id, expected: 0, count: 1, records: records.into() };
+        let row = Execution {
+            execution_id: id,
+            tenant_id: self.scope.tenant.clone(),
+            project_id: self.scope.project.clone(),
+            environment_id: self.scope.environment.clone(),
+            shard: shard_of(&id),
+            function: deployed.name.clone(),
+            component_digest,
+            start_key: key,
+            state: "Running".into(),
+            wake_at: now,
+            created_at: now,
+            body: [].into(),
+        };
+        self.store.commit(Commit::new().insert(&row).journal(append)).await.map(drop)
+    }
+
+    /// Sends a signal. Sending it again under the same key does nothing.
+    pub async fn signal(
+        &self,
+        to: ExecutionId,
+        name: Name,
+        payload: Payload,
+        key: Option<&str>,
+    ) -> Result<(), Refused> {
+        let row = self.open_execution(to).await?;
+        let now = self.store.now().await?;
+        let message = signal(to, row.shard, name, payload, key.map(Text::from), now)?;
+        Ok(self.store.commit(Commit::new().insert_or_keep(&message)).await.map(drop)?)
+    }
+
+    /// Asks for cancellation.
+    pub async fn cancel(&self, execution: ExecutionId, reason: &str) -> Result<(), Refused> {
+        let row = self.open_execution(execution).await?;
+        let message = cancel(execution, row.shard, reason.into(), self.store.now().await?)?;
+        Ok(self.store.commit(Commit::new().insert_or_keep(&message)).await.map(drop)?)
+    }
+
+    async fn open_execution(&self, id: ExecutionId) -> Result<Execution, Refused> {
+        let row = self.execution(id).await?.ok_or(Refused::NoExecution(id))?;
+        if is_over(&row) { Err(Refused::Over(id)) } else { Ok(row) }
+    }
+
+    /// The row of an execution of this scope.
+    pub async fn execution(&self, id: ExecutionId) -> Result<Option<Execution>, Refused> {
+        let row: Option<(Execution, u64)> = self.store.get(Key(vec![id.to_value()])).await?;
+        let is_ours = |row: &Execution| {
+            let Scope { tenant, project, environment } = &self.scope;
+            (&row.tenant_id, &row.project_id, &row.environment_id) == (tenant, project, environment)
+        };
+        Ok(row.map(|(row, _)| row).filter(is_ours))
+    }
+
+    /// Executions in the order of their age, oldest first, after `after`.
+    pub async fn executions(&self, after: Option<&Execution>, limit: usize) -> Result<Vec<Execution>, Refused> {
+        let Scope { tenant, project, environment } = &self.scope;
+        let mut scan =
+            Scan::by::<Execution>(Execution::BY_AGE).equal(tenant).equal(project).equal(environment).limit(limit);
+        if let Some(after) = after {
+            scan = scan.after(after);
+        }
+        let rows: Vec<(Execution, u64)> = self.store.list(scan).await?;
+        Ok(rows.into_iter().map(|(row, _)| row).collect())
+    }
+
+    /// The journal of an execution.
+    pub async fn journal(&self, id: ExecutionId) -> Result<Vec<JournalEvent>, Refused> {
+        Ok(read_journal(&*self.store, id).await?)
+    }
+
+    /// What an execution, or whoever took its place in the end, ended with; `None` while it has not.
+    pub async fn result(&self, id: ExecutionId) -> Result<Option<InvokeResult>, Refused> {
+        let mut id = id;
+        loop {
+            let row = self.execution(id).await?.ok_or(Refused::NoExecution(id))?;
+            if !is_over(&row) {
+                return Ok(None);
+            }
+            let events = self.journal(id).await?;
+            if let Some(Event::ExecutionCompleted { continued_as: Some(next), .. }) = events.last().map(|it| &it.event)
+            {
+                id = *next;
+                continue;
+            }
+            let journal = Journal::recover(id, events).map_err(Error::corrupt)?;
+            return Ok(InMemory::recover(journal, self.limits).result());
+        }
+    }
+}
+
+/// Whether a row says that its execution is over.
+pub fn is_over(row: &Execution) -> bool {
+    matches!(&*row.state, "Completed" | "Failed" | "Cancelled")
+}
+
+/// All of a journal, page by page.
+pub(crate) async fn read_journal(store: &dyn Store, id: ExecutionId) -> Result<Vec<JournalEvent>, Error> {
+    let mut events: Vec<JournalEvent> = Vec::new();
+    loop {
+        let chunks = store.journal(id, events.len() as u64, 1_000).await?;
+        if chunks.is_empty() {
+            return Ok(events);
+        }
+        for chunk in chunks {
+            events.extend(codec::decode(id, &chunk.records).map_err(Error::corrupt)?);
+        }
+    }
+}
+
+/// A key for a start that need not be idempotent.
+fn random_key() -> String {
+    let mut bytes = [0; 16];
+    entropy(&mut bytes);
+    onward_journal::hex::encode(&bytes)
+}
+
+/// Entropy from the operating system.
+pub(crate) fn entropy(bytes: &mut [u8]) {
+    if let Err(error) = getrandom::fill(bytes) {
+        tracing::error!(%error, "the operating system has no entropy");
+        std::process::abort();
+    }
+}

@@ -1,0 +1,109 @@
+//! Which names stand for which code, kept in memory: the core of a shard cannot wait for a database.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use onward_execution::Guest;
+use onward_journal::{ComponentDigest, ExecutionError, Payload};
+use onward_runs::{EnvironmentId, ProjectId, TenantId};
+use onward_store::tables::{Component, Execution, Function};
+use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
+
+use super::tasks::Native;
+use super::{Code, Task};
+use crate::client::{FunctionInfo, FunctionKind};
+use crate::shard::{Functions, Resolved};
+
+/// Code and names.
+pub struct Library {
+    pub(super) code: Arc<dyn Code>,
+    pub(super) native: Native,
+    known: RwLock<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    components: BTreeMap<ComponentDigest, Vec<FunctionInfo>>,
+    names: BTreeMap<(TenantId, ProjectId, EnvironmentId, String), (ComponentDigest, bool)>,
+}
+
+impl Library {
+    /// A library that knows the tasks of this process, and runs components on `code`.
+    pub fn new(code: Arc<dyn Code>, native: Native) -> Self {
+        Self { code, native, known: RwLock::default() }
+    }
+
+    /// Makes sure that a component can be run. Tells whether there is such a component.
+    pub async fn ensure(&self, store: &dyn Store, digest: ComponentDigest) -> Result<bool, Error> {
+        if self.read(|known| known.components.contains_key(&digest)) {
+            return Ok(true);
+        }
+        let stored: Option<(Component, u64)> = store.get(Key(vec![digest.to_value()])).await?;
+        let Some((component, _)) = stored else { return Ok(false) };
+        let functions = self.code.load(&component.code).await.map_err(Error::Corrupt)?;
+        self.write(|known| known.components.insert(digest, functions));
+        Ok(true)
+    }
+
+    /// Learns which names stand for what now, and makes their components ready.
+    pub async fn refresh(&self, store: &dyn Store) -> Result<(), Error> {
+        let mut names = BTreeMap::new();
+        let mut scan = Scan::all::<Function>();
+        loop {
+            let rows: Vec<(Function, u64)> = store.list(scan.clone()).await?;
+            let Some((last, _)) = rows.last() else { break };
+            scan = scan.after(last);
+            for (row, _) in rows {
+                let is_workflow = &*row.kind == FunctionKind::Workflow.as_str();
+                let name = (row.tenant_id, row.project_id, row.environment_id, row.name.to_string());
+                names.insert(name, (row.component_digest, is_workflow));
+            }
+        }
+        let digests: BTreeSet<ComponentDigest> = names.values().map(|(digest, _)| *digest).collect();
+        for digest in digests {
+            self.ensure(store, digest).await?;
+        }
+        self.write(|known| known.names = names);
+        Ok(())
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
+        read(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<T>(&self, write: impl FnOnce(&mut Known) -> T) {
+        drop(write(&mut self.known.write().unwrap_or_else(PoisonError::into_inner)));
+    }
+
+    /// The task of this process with that name.
+    pub(super) fn native(&self, name: &str) -> Option<Arc<dyn Task>> {
+        self.native.get(name)
+    }
+}
+
+impl Functions for Library {
+    fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError> {
+        self.code.guest(execution, input)
+    }
+
+    /// What the caller's own component has comes first: it was built with it. Then what this process performs, then what
+    /// the name stands for in the caller's environment.
+    fn resolve(&self, caller: &Execution, function: &str) -> Resolved {
+        let digest = caller.component_digest;
+        let own =
+            |known: &Known| known.components.get(&digest)?.iter().find(|it| it.name == function).map(|it| it.kind);
+        if let Some(kind) = self.read(own) {
+            return if kind == FunctionKind::Workflow { Resolved::Workflow(digest) } else { Resolved::Task(digest) };
+        }
+        if self.native.get(function).is_some() {
+            return Resolved::Native;
+        }
+        let Execution { tenant_id, project_id, environment_id, .. } = caller;
+        let name = (tenant_id.clone(), project_id.clone(), environment_id.clone(), function.to_owned());
+        match self.read(|known| known.names.get(&name).copied()) {
+            Some((digest, true)) => Resolved::Workflow(digest),
+            Some((digest, false)) => Resolved::Task(digest),
+            None => Resolved::Unknown,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A node: it takes shards over, runs their cores, and performs what they want done.
+
+mod library;
+mod shard_loop;
+mod tasks;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onward_execution::Guest;
+use onward_journal::{ComponentDigest, ExecutionError, ExecutionId, InvokeResult, Payload, Text};
+use onward_store::tables::Execution;
+use onward_store::{Error, Store};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+pub use library::Library;
+pub use tasks::{Native, Task};
+
+use crate::client::{FunctionInfo, SHARDS};
+use crate::shard::{self, Attempt};
+
+/// A runtime for the code of components.
+#[async_trait]
+pub trait Code: Send + Sync {
+    /// Makes a component ready to run, and says which functions it has.
+    async fn load(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String>;
+
+    /// A new guest that runs a workflow of a component that was loaded.
+    fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError>;
+
+    /// Performs a task of a component that was loaded.
+    async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> InvokeResult;
+
+    /// Sends an HTTP request.
+    async fn http(&self, attempt: &Attempt) -> InvokeResult;
+}
+
+/// How a node works.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Its name, for people.
+    pub name: Text,
+    /// How long others wait before they take over from a node that is gone.
+    pub lease: Duration,
+    /// How often it looks for work that others have left.
+    pub poll: Duration,
+    /// Tasks that it performs at a time.
+    pub tasks_max: usize,
+    /// How its shards work.
+    pub shard: shard::Options,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: "node".into(),
+            lease: Duration::from_secs(5),
+            poll: Duration::from_millis(200),
+            tasks_max: 256,
+            shard: shard::Options::default(),
+        }
+    }
+}
+
+/// What happens in a node, for whoever wants to watch.
+#[derive(Debug, Clone)]
+pub enum Happening {
+    /// An execution is over.
+    Over(ExecutionId),
+    /// A guest said something.
+    Log {
+        /// Which execution's.
+        execution: ExecutionId,
+        /// How important it is.
+        level: onward_execution::Level,
+        /// What.
+        message: Text,
+    },
+}
+
+/// A node.
+pub struct Node {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) library: Arc<Library>,
+    pub(crate) options: Options,
+    pub(crate) wake: Arc<Notify>,
+    pub(crate) happenings: tokio::sync::broadcast::Sender<Happening>,
+}
+
+impl Node {
+    /// A node that has not begun yet.
+    pub fn new(store: Arc<dyn Store>, library: Library, options: Options) -> Self {
+        let (happenings, _) = tokio::sync::broadcast::channel(1_024);
+        Self { store, library: Arc::new(library), options, wake: Arc::new(Notify::new()), happenings }
+    }
+
+    /// Notify this after a start or a signal, and the node does not wait for its next turn.
+    pub fn wake(&self) -> Arc<Notify> {
+        Arc::clone(&self.wake)
+    }
+
+    /// What happens from now on.
+    pub fn watch(&self) -> tokio::sync::broadcast::Receiver<Happening> {
+        self.happenings.subscribe()
+    }
+
+    /// Works until `stop` says so, and gives its shards up then. Fails when the store can no longer be used.
+    pub async fn run(self: Arc<Self>, stop: watch::Receiver<bool>) -> Result<(), Error> {
+        let mut loops = JoinSet::new();
+        for number in 0..SHARDS {
+            loops.spawn(shard_loop::run(Arc::clone(&self), onward_store::Shard(number), stop.clone()));
+        }
+        let mut outcome = Ok(());
+        while let Some(ended) = loops.join_next().await {
+            let ended = ended.unwrap_or_else(|panic| Err(Error::Unavailable(format!("a shard has stopped: {panic}"))));
+            if ended.is_err() && outcome.is_ok() {
+                outcome = ended;
+                loops.abort_all();
+            }
+        }
+        outcome
+    }
+}

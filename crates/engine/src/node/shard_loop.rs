@@ -1,0 +1,254 @@
+//! One shard of a node: takes it over, feeds its core, and performs what the core wants done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use onward_journal::{ExecutionId, Timestamp};
+use onward_store::lease::{self, Lease};
+use onward_store::tables::{Execution, Message};
+use onward_store::{Error, Field as _, Key, Kind, Records as _, Scan, Shard};
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::{Happening, Node, tasks};
+use crate::client::{self, read_journal};
+use crate::shard::{Action, AttemptId, Core, Input};
+
+/// How long to wait before an execution is read again.
+const LATER: Duration = Duration::from_millis(100);
+
+/// Works on the shard whenever it can be had, until told to stop.
+pub(super) async fn run(node: Arc<Node>, shard: Shard, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+    let lease_ms = u64::try_from(node.options.lease.as_millis()).unwrap_or(u64::MAX);
+    while !*stop.borrow() {
+        let claimed = lease::claim(&*node.store, shard, &node.options.name, lease_ms).await;
+        match claimed {
+            Ok(Some(lease)) => match Owner::new(&node, shard, lease).work(&mut stop).await {
+                Ok(Some(lease)) => return lease::release(&*node.store, &lease).await,
+                Ok(None) => tracing::warn!(%shard, "another node has taken the shard over"),
+                Err(error) if error.kind() == Kind::Fatal => return Err(error),
+                Err(error) => tracing::warn!(%shard, %error, "the shard is given up for now"),
+            },
+            Ok(None) => {}
+            Err(error) if error.kind() == Kind::Fatal => return Err(error),
+            Err(error) => tracing::warn!(%shard, %error, "the shard could not be claimed"),
+        }
+        let pause = tokio::time::sleep(node.options.poll);
+        tokio::select! {
+            () = pause => {}
+            changed = stop.changed() => if changed.is_err() { return Ok(()) },
+        }
+    }
+    Ok(())
+}
+
+/// A shard that this node owns.
+struct Owner<'a> {
+    node: &'a Arc<Node>,
+    shard: Shard,
+    lease: Lease,
+    core: Core,
+    /// Reads and commits under way.
+    waiting: FuturesUnordered<BoxFuture<'static, Result<Input, Error>>>,
+    /// Executions that are being read: what was read before the last commit is of no use.
+    loading: BTreeSet<ExecutionId>,
+    tasks: BTreeMap<AttemptId, AbortHandle>,
+    ended: mpsc::UnboundedSender<Input>,
+    ends: mpsc::UnboundedReceiver<Input>,
+    read_inbox: bool,
+    is_lost: bool,
+}
+
+impl<'a> Owner<'a> {
+    fn new(node: &'a Arc<Node>, shard: Shard, lease: Lease) -> Self {
+        let functions = Arc::clone(&node.library) as Arc<dyn crate::shard::Functions>;
+        let core = Core::new(shard, lease.epoch, functions, Box::new(client::entropy), node.options.shard);
+        let (ended, ends) = mpsc::unbounded_channel();
+        let waiting = FuturesUnordered::new();
+        Self {
+            node,
+            shard,
+            lease,
+            core,
+            waiting,
+            loading: BTreeSet::new(),
+            tasks: BTreeMap::new(),
+            ended,
+            ends,
+            read_inbox: true,
+            is_lost: false,
+        }
+    }
+
+    /// Returns the lease when told to stop, nothing when another has taken over.
+    async fn work(mut self, stop: &mut watch::Receiver<bool>) -> Result<Option<Lease>, Error> {
+        self.node.library.refresh(&*self.node.store).await?;
+        self.scan(Timestamp::MIN).await?;
+        let mut poll = interval(self.node.options.poll);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut renew = interval(self.node.options.lease / 3);
+        renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !self.is_lost {
+            if std::mem::take(&mut self.read_inbox) {
+                self.inbox().await?;
+            }
+            let due = self.until_due().await?;
+            tokio::select! {
+                biased;
+                changed = stop.changed() => {
+                    if changed.is_err() || *stop.borrow() {
+                        break;
+                    }
+                }
+                Some(input) = self.waiting.next() => self.tell(input?).await?,
+                Some(input) = self.ends.recv() => self.tell(input).await?,
+                _ = renew.tick() => self.renew().await?,
+                () = tokio::time::sleep_until(due) => self.tell(Input::Time).await?,
+                () = self.node.wake.notified() => self.look_around().await?,
+                _ = poll.tick() => self.look_around().await?,
+            }
+        }
+        self.tasks.values().for_each(AbortHandle::abort);
+        Ok((!self.is_lost).then_some(self.lease))
+    }
+
+    async fn until_due(&mut self) -> Result<Instant, Error> {
+        if self.core.has_paused() {
+            return Ok(Instant::now());
+        }
+        let Some(at) = self.core.deadline() else { return Ok(Instant::now() + Duration::from_secs(3_600)) };
+        let now = self.node.store.now().await?;
+        let us = u64::try_from(at.as_micros().saturating_sub(now.as_micros())).unwrap_or(0);
+        Ok(Instant::now() + Duration::from_micros(us).min(Duration::from_secs(3_600)))
+    }
+
+    async fn look_around(&mut self) -> Result<(), Error> {
+        self.node.library.refresh(&*self.node.store).await?;
+        self.scan(Timestamp::EPOCH).await?;
+        self.inbox().await?;
+        self.tell(Input::Time).await
+    }
+
+    async fn renew(&mut self) -> Result<(), Error> {
+        let lease_ms = u64::try_from(self.node.options.lease.as_millis()).unwrap_or(u64::MAX);
+        match lease::renew(&*self.node.store, &self.lease, lease_ms).await? {
+            Some(lease) => self.lease = lease,
+            None => self.is_lost = true,
+        }
+        Ok(())
+    }
+
+    /// Reads executions that are due, from `from` on: those that are busy come first, and are in memory once they were read.
+    async fn scan(&mut self, from: Timestamp) -> Result<(), Error> {
+        let now = self.node.store.now().await?;
+        let mut scan = Scan::by::<Execution>(Execution::BY_WAKE).equal(&self.shard).until(&now);
+        if from > Timestamp::MIN {
+            scan.after = Some(vec![
+                self.shard.to_value(),
+                Timestamp::MIN.to_value(),
+                ExecutionId::from_bytes([255; 32]).to_value(),
+            ]);
+        }
+        loop {
+            let rows: Vec<(Execution, u64)> = self.node.store.list(scan.clone()).await?;
+            let Some((last, _)) = rows.last() else { return Ok(()) };
+            scan = scan.after(last);
+            for (row, _) in &rows {
+                if !self.core.knows(&row.execution_id) {
+                    self.load(row.execution_id, Duration::ZERO);
+                }
+            }
+        }
+    }
+
+    async fn inbox(&mut self) -> Result<(), Error> {
+        let scan = Scan::by::<Message>(Message::BY_SHARD).equal(&self.shard);
+        let messages: Vec<(Message, u64)> = self.node.store.list(scan).await?;
+        if messages.is_empty() { Ok(()) } else { self.tell(Input::Messages(messages)).await }
+    }
+
+    fn load(&mut self, execution: ExecutionId, after: Duration) {
+        if !self.loading.insert(execution) {
+            return;
+        }
+        let node = Arc::clone(self.node);
+        self.waiting.push(Box::pin(async move {
+            tokio::time::sleep(after).await;
+            match load(&node, execution).await {
+                Ok(input) => Ok(input),
+                Err(error) if error.kind() == Kind::Fatal => Err(error),
+                Err(error) => {
+                    tracing::warn!(%execution, %error, "an execution could not be read; it will be tried again");
+                    Ok(Input::NotLoaded(execution))
+                }
+            }
+        }));
+    }
+
+    /// Hands something to the core, and performs what it wants done.
+    async fn tell(&mut self, input: Input) -> Result<(), Error> {
+        match &input {
+            Input::Loaded { row, .. } => self.loading.remove(&row.execution_id),
+            Input::Absent(id) | Input::NotLoaded(id) => self.loading.remove(id),
+            _ => false,
+        };
+        let now = self.node.store.now().await?;
+        for action in self.core.handle(input, now) {
+            match action {
+                Action::Commit { ticket, commit } => {
+                    let store = Arc::clone(&self.node.store);
+                    self.waiting.push(Box::pin(async move {
+                        match store.commit(*commit).await {
+                            Err(error) if error.kind() == Kind::Fatal => Err(error),
+                            result => Ok(Input::Committed { ticket, result }),
+                        }
+                    }));
+                }
+                Action::Load(execution) => self.load(execution, Duration::ZERO),
+                Action::LoadLater(execution) => self.load(execution, LATER),
+                Action::ReadInbox => self.read_inbox = true,
+                Action::Perform(attempt) => self.perform(*attempt),
+                Action::Abandon(id) => {
+                    if let Some(task) = self.tasks.remove(&id) {
+                        task.abort();
+                    }
+                }
+                Action::Log { execution, level, message } => {
+                    tracing::info!(target: "onward::guest", %execution, ?level, "{message}");
+                    drop(self.node.happenings.send(Happening::Log { execution, level, message }));
+                }
+                Action::Over(execution) => drop(self.node.happenings.send(Happening::Over(execution))),
+                Action::Stuck { execution, reason } => {
+                    tracing::error!(%execution, reason, "an execution cannot go on");
+                }
+                Action::Lost => self.is_lost = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, attempt: crate::shard::Attempt) {
+        let (library, ended) = (Arc::clone(&self.node.library), self.ended.clone());
+        let id = attempt.id;
+        let task = tokio::spawn(async move {
+            let result = tasks::perform(&library, &attempt).await;
+            drop(ended.send(Input::Ended { attempt: id, result }));
+        });
+        self.tasks.retain(|_, task| !task.is_finished());
+        self.tasks.insert(id, task.abort_handle());
+    }
+}
+
+async fn load(node: &Node, execution: ExecutionId) -> Result<Input, Error> {
+    let stored: Option<(Execution, u64)> = node.store.get(Key(vec![execution.to_value()])).await?;
+    let Some((row, version)) = stored else { return Ok(Input::Absent(execution)) };
+    if !node.library.ensure(&*node.store, row.component_digest).await? {
+        return Err(Error::Corrupt(format!("component {} is not there", row.component_digest)));
+    }
+    let events = read_journal(&*node.store, execution).await?;
+    Ok(Input::Loaded { row: Box::new(row), version, events })
+}

@@ -1,0 +1,72 @@
+//! Tasks that the process itself performs, and how any task is performed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onward_journal::{ErrorKind, ExecutionError, InvokeKind, InvokeResult};
+
+use super::Library;
+use crate::shard::{Attempt, Resolved};
+
+/// A task written in Rust.
+#[async_trait]
+pub trait Task: Send + Sync {
+    /// Performs an attempt.
+    async fn perform(&self, attempt: &Attempt) -> InvokeResult;
+}
+
+#[async_trait]
+impl<F, A> Task for F
+where
+    F: Fn(Attempt) -> A + Send + Sync,
+    A: Future<Output = InvokeResult> + Send,
+{
+    async fn perform(&self, attempt: &Attempt) -> InvokeResult {
+        self(attempt.clone()).await
+    }
+}
+
+/// The tasks of this process.
+#[derive(Clone, Default)]
+pub struct Native(BTreeMap<String, Arc<dyn Task>>);
+
+impl Native {
+    /// Adds a task.
+    #[must_use]
+    pub fn task(mut self, name: &str, task: impl Task + 'static) -> Self {
+        self.0.insert(name.to_owned(), Arc::new(task));
+        self
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Arc<dyn Task>> {
+        self.0.get(name).cloned()
+    }
+}
+
+/// Performs an attempt, for as long as it may take.
+pub(super) async fn perform(library: &Library, attempt: &Attempt) -> InvokeResult {
+    let work = async {
+        match (attempt.kind, attempt.resolved) {
+            (InvokeKind::Http, _) => library.code.http(attempt).await,
+            (InvokeKind::Function, Resolved::Task(component)) => library.code.task(component, attempt).await,
+            (InvokeKind::Function, Resolved::Native) => match library.native(&attempt.function) {
+                Some(task) => task.perform(attempt).await,
+                None => Err(unknown(attempt)),
+            },
+            (InvokeKind::Function, Resolved::Workflow(_) | Resolved::Unknown) => Err(unknown(attempt)),
+        }
+    };
+    match attempt.timeout_ms {
+        None => work.await,
+        Some(ms) => tokio::time::timeout(Duration::from_millis(ms), work)
+            .await
+            .unwrap_or_else(|_| Err(ExecutionError::new(ErrorKind::Timeout, format!("it took longer than {ms} ms")))),
+    }
+}
+
+fn unknown(attempt: &Attempt) -> ExecutionError {
+    let kind = "unknown_function".parse().unwrap_or(ErrorKind::UserError);
+    ExecutionError::new(kind, format!("there is no task {}", attempt.function))
+}

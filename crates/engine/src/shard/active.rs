@@ -1,0 +1,120 @@
+//! An execution in memory, and how it stands in the store.
+
+use std::collections::VecDeque;
+
+use onward_execution::{Execution, Guest};
+use onward_journal::{Event, ExecutionId, Phase, PromiseId, Timestamp};
+use onward_store::tables::{Execution as Row, Message};
+
+use super::{Attempt, AttemptId};
+
+/// The row of an execution that has a task under way, or its guest has something to do: looked at as soon as its shard has an
+/// owner.
+pub(super) const AT_ONCE: Timestamp = Timestamp::MIN;
+
+/// The row of an execution that only others can wake.
+pub(super) const NEVER: Timestamp = Timestamp::MAX;
+
+pub(super) struct Active {
+    pub(super) row: Row,
+    pub(super) version: u64,
+    pub(super) execution: Execution,
+    /// Absent when it was put aside: it is replayed when it is needed.
+    pub(super) guest: Option<Box<dyn Guest>>,
+    /// The commit under way.
+    pub(super) ticket: Option<u64>,
+    /// Whether the guest has used up its slice of time.
+    pub(super) is_paused: bool,
+    /// What happened and is not recorded yet.
+    pub(super) news: VecDeque<News>,
+    /// What the commit under way carries, and what follows it.
+    pub(super) pending: Pending,
+    /// When it was last touched, for whoever puts guests aside.
+    pub(super) touched: Timestamp,
+    /// The deadline that its shard watches.
+    pub(super) watched: Option<Timestamp>,
+}
+
+/// Something that happened to an execution.
+#[derive(Debug, Clone)]
+pub(super) enum News {
+    Ended(AttemptId, onward_journal::InvokeResult),
+    Message(Box<Message>, u64),
+}
+
+/// What a step leads to once it is durable.
+#[derive(Default)]
+pub(super) struct Pending {
+    /// Attempts to perform.
+    pub(super) attempts: Vec<Attempt>,
+    /// Attempts that nobody waits for any more.
+    pub(super) abandoned: Vec<AttemptId>,
+    /// Executions that were started.
+    pub(super) children: Vec<Active>,
+    /// Messages that were consumed.
+    pub(super) consumed: Vec<(Message, u64)>,
+    /// Messages that are sent.
+    pub(super) sent: Vec<Message>,
+    /// Attempts whose end it records: should it fail, nobody else knows of them.
+    pub(super) ended: Vec<(AttemptId, onward_journal::InvokeResult)>,
+    /// Whether it changes the row.
+    pub(super) changes_row: bool,
+}
+
+impl Active {
+    pub(super) fn new(row: Row, version: u64, execution: Execution, now: Timestamp) -> Self {
+        Self {
+            row,
+            version,
+            execution,
+            guest: None,
+            ticket: None,
+            is_paused: false,
+            news: VecDeque::new(),
+            pending: Pending::default(),
+            touched: now,
+            watched: None,
+        }
+    }
+
+    pub(super) const fn id(&self) -> ExecutionId {
+        self.execution.id()
+    }
+
+    /// How the row should read, as far as it follows from the journal: the state for people, and when to wake it.
+    pub(super) fn standing(&self) -> (&'static str, Timestamp) {
+        let is_busy = self.execution.is_runnable() || self.execution.in_flight().any(|flight| flight.child.is_none());
+        match self.execution.journal().fold().phase() {
+            Phase::Completed => ("Completed", NEVER),
+            Phase::Failed => ("Failed", NEVER),
+            Phase::Cancelled => ("Cancelled", NEVER),
+            Phase::Cancelling | Phase::CleanupBlocked if is_busy => ("Cancelling", AT_ONCE),
+            Phase::Cancelling | Phase::CleanupBlocked => ("Cancelling", self.deadline()),
+            _ if is_busy => ("Running", AT_ONCE),
+            _ => ("Blocked", self.deadline()),
+        }
+    }
+
+    /// Whether the end of this attempt is known and not recorded yet.
+    pub(super) fn has_ended(&self, id: AttemptId) -> bool {
+        self.news.iter().any(|news| matches!(news, News::Ended(ended, _) if *ended == id))
+    }
+
+    /// The operation of another execution that this one performs, and as which attempt.
+    pub(super) fn parent(&self) -> Option<(PromiseId, u32)> {
+        let first = &self.execution.journal().events().first()?.event;
+        let Event::ExecutionStarted { parent_id: Some(parent), idempotency_key: Some(key), .. } = first else {
+            return None;
+        };
+        Some((parent.clone(), key.split('~').next()?.parse().ok()?))
+    }
+
+    fn deadline(&self) -> Timestamp {
+        self.execution.deadline().unwrap_or(NEVER)
+    }
+
+    /// Whether nothing is lost when it leaves memory.
+    pub(super) fn is_idle(&self) -> bool {
+        self.ticket.is_none() && self.news.is_empty() && !self.is_paused && self.standing().1 != AT_ONCE
+    }
+}

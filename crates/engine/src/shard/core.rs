@@ -1,0 +1,414 @@
+//! What happens to whom: inputs are handed to the executions they are about, and steps are committed.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use onward_execution::{Execution, Limits};
+use onward_journal::{
+    Delivery, ErrorKind, ExecutionError, ExecutionId, InvokeResult, Journal, JournalEvent, Timestamp,
+};
+use onward_store::tables::{Execution as Row, Message};
+use onward_store::{Commit, Conflict, Epoch, Error, Receipt, Shard};
+
+use super::active::{Active, News};
+use super::{Action, AttemptId, Functions, Input, step};
+
+/// Messages that are remembered. Should one be forgotten too early, the commit that takes it a second time is refused.
+const REMEMBERED: usize = 1 << 16;
+
+/// How a shard works.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How much one execution may do.
+    pub limits: Limits,
+    /// Executions that wait stay in memory for so long, in milliseconds.
+    pub idle_ms: u64,
+    /// At most so many of them.
+    pub idle_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { limits: Limits::default(), idle_ms: 10_000, idle_max: 1_000 }
+    }
+}
+
+/// Fills bytes with what nobody can guess; with what a seed says, in a simulation.
+pub type Entropy = Box<dyn FnMut(&mut [u8]) + Send>;
+
+/// The core of one shard.
+pub struct Core {
+    pub(super) shard: Shard,
+    pub(super) epoch: Epoch,
+    pub(super) options: Options,
+    pub(super) functions: Arc<dyn Functions>,
+    pub(super) entropy: Entropy,
+    actives: BTreeMap<ExecutionId, Active>,
+    /// Executions that are being read, and what happened to them meanwhile.
+    loading: BTreeMap<ExecutionId, VecDeque<News>>,
+    /// Guests that have used up their slice, in turn.
+    paused: VecDeque<ExecutionId>,
+    /// Executions that have a deadline, by when.
+    deadlines: BTreeSet<(Timestamp, ExecutionId)>,
+    commits: BTreeMap<u64, Whose>,
+    next_ticket: u64,
+    /// Messages that are on their way into a journal or, for a while, were: an older look into the inbox may still show them.
+    messages: BTreeSet<i64>,
+    /// Attempts that are being performed.
+    performing: BTreeSet<AttemptId>,
+    is_lost: bool,
+}
+
+/// What a commit is about.
+enum Whose {
+    Execution(ExecutionId),
+    /// Messages to executions that are over or never were.
+    Messages(Vec<i64>),
+}
+
+impl Core {
+    /// The core of a shard that was taken over at `epoch`.
+    pub fn new(shard: Shard, epoch: Epoch, functions: Arc<dyn Functions>, entropy: Entropy, options: Options) -> Self {
+        Self {
+            shard,
+            epoch,
+            options,
+            functions,
+            entropy,
+            actives: BTreeMap::new(),
+            loading: BTreeMap::new(),
+            paused: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            commits: BTreeMap::new(),
+            next_ticket: 0,
+            messages: BTreeSet::new(),
+            performing: BTreeSet::new(),
+            is_lost: false,
+        }
+    }
+
+    /// Whether an execution is in memory or on its way there.
+    pub fn knows(&self, execution: &ExecutionId) -> bool {
+        self.actives.contains_key(execution) || self.loading.contains_key(execution)
+    }
+
+    /// How many executions are in memory.
+    pub fn len(&self) -> usize {
+        self.actives.len()
+    }
+
+    /// Whether no execution is in memory.
+    pub fn is_empty(&self) -> bool {
+        self.actives.is_empty()
+    }
+
+    /// Whether guests wait for their turn: hand over [`Input::Time`] soon.
+    pub fn has_paused(&self) -> bool {
+        !self.paused.is_empty()
+    }
+
+    /// When something is due next: hand over [`Input::Time`] then.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Takes in what happened, and answers with what to do.
+    pub fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.is_lost {
+            return actions;
+        }
+        match input {
+            Input::Loaded { row, version, events } => self.loaded(*row, version, events, now, &mut actions),
+            Input::Absent(execution) => self.absent(execution, &mut actions),
+            Input::NotLoaded(execution) => actions.push(Action::LoadLater(execution)),
+            Input::Messages(messages) => self.messages(messages, now, &mut actions),
+            Input::Ended { attempt, result } => self.ended(attempt, result, now, &mut actions),
+            Input::Committed { ticket, result } => self.committed(ticket, &result, now, &mut actions),
+            Input::Time => self.time(now, &mut actions),
+        }
+        actions
+    }
+
+    fn loaded(&mut self, row: Row, version: u64, events: Vec<JournalEvent>, now: Timestamp, actions: &mut Vec<Action>) {
+        let id = row.execution_id;
+        if self.actives.contains_key(&id) {
+            return;
+        }
+        let news = self.loading.remove(&id).unwrap_or_default();
+        let journal = match Journal::recover(id, events) {
+            Ok(journal) => journal,
+            Err(violation) => {
+                self.forget(&news);
+                return actions
+                    .push(Action::Stuck { execution: id, reason: format!("its journal is not valid: {violation}") });
+            }
+        };
+        let execution = Execution::recover(journal, self.options.limits);
+        if execution.is_over() {
+            return self.discard(news, actions);
+        }
+        let mut active = Active::new(row, version, execution, now);
+        active.news = news;
+        self.resume_attempts(&mut active, actions);
+        self.advance(active, now, actions);
+    }
+
+    /// Attempts that were under way when the execution left memory: those that may be repeated are, the others are in doubt.
+    fn resume_attempts(&mut self, active: &mut Active, actions: &mut Vec<Action>) {
+        let execution = active.id();
+        for flight in active.execution.in_flight().filter(|flight| flight.child.is_none()).collect::<Vec<_>>() {
+            let id = AttemptId { execution, number: flight.number, attempt: flight.attempt };
+            let Some(attempt) = step::attempt(self, active, id) else { continue };
+            if self.performing.contains(&id) || active.has_ended(id) {
+                continue;
+            }
+            if attempt.delivery == Delivery::AtMostOnce {
+                active.news.push_back(News::Ended(id, Err(in_doubt())));
+            } else {
+                self.performing.insert(id);
+                actions.push(Action::Perform(Box::new(attempt)));
+            }
+        }
+    }
+
+    /// What waits for an execution that takes nothing any more is taken out of the way.
+    fn discard(&mut self, news: VecDeque<News>, actions: &mut Vec<Action>) {
+        let mut commit = Commit::new().fence(self.shard, self.epoch);
+        let mut ids = Vec::new();
+        for item in news {
+            if let News::Message(message, version) = item {
+                commit = commit.delete(&*message, version);
+                ids.extend(message.message_id.0);
+            }
+        }
+        if !ids.is_empty() {
+            self.commit(Whose::Messages(ids), commit, actions);
+        }
+    }
+
+    fn forget(&mut self, news: &VecDeque<News>) {
+        for item in news {
+            if let News::Message(message, _) = item
+                && let Some(id) = message.message_id.0
+            {
+                self.messages.remove(&id);
+            }
+        }
+    }
+
+    fn absent(&mut self, execution: ExecutionId, actions: &mut Vec<Action>) {
+        let news = self.loading.remove(&execution).unwrap_or_default();
+        self.discard(news, actions);
+    }
+
+    fn messages(&mut self, messages: Vec<(Message, u64)>, now: Timestamp, actions: &mut Vec<Action>) {
+        let mut touched = BTreeSet::new();
+        while self.messages.len() > REMEMBERED {
+            self.messages.pop_first();
+        }
+        for (message, version) in messages {
+            let is_new = message.message_id.0.is_some_and(|id| self.messages.insert(id));
+            if is_new {
+                touched.insert(message.execution_id);
+                self.tell(message.execution_id, News::Message(Box::new(message), version), actions);
+            }
+        }
+        for execution in touched {
+            self.go_on(execution, now, actions);
+        }
+    }
+
+    fn ended(&mut self, attempt: AttemptId, result: InvokeResult, now: Timestamp, actions: &mut Vec<Action>) {
+        if !self.performing.remove(&attempt) {
+            return;
+        }
+        self.tell(attempt.execution, News::Ended(attempt, result), actions);
+        self.go_on(attempt.execution, now, actions);
+    }
+
+    /// Lets an execution know, as soon as it is in memory.
+    fn tell(&mut self, execution: ExecutionId, news: News, actions: &mut Vec<Action>) {
+        if let Some(active) = self.actives.get_mut(&execution) {
+            active.news.push_back(news);
+            return;
+        }
+        let loading = self.loading.entry(execution).or_insert_with(|| {
+            actions.push(Action::Load(execution));
+            VecDeque::new()
+        });
+        loading.push_back(news);
+    }
+
+    /// Lets an execution do what it can.
+    fn go_on(&mut self, execution: ExecutionId, now: Timestamp, actions: &mut Vec<Action>) {
+        if let Some(active) = self.actives.remove(&execution) {
+            self.advance(active, now, actions);
+        }
+    }
+
+    fn time(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        for execution in std::mem::take(&mut self.paused) {
+            self.go_on(execution, now, actions);
+        }
+        let due: Vec<ExecutionId> =
+            self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, execution)| *execution).collect();
+        for execution in due {
+            self.go_on(execution, now, actions);
+        }
+        self.put_aside(now);
+    }
+
+    /// Lets go of executions that wait, when they have done so for long or are too many.
+    fn put_aside(&mut self, now: Timestamp) {
+        let mut idle: Vec<(Timestamp, ExecutionId)> = self
+            .actives
+            .values()
+            .filter(|active| active.is_idle())
+            .map(|active| (active.touched, active.id()))
+            .collect();
+        idle.sort_unstable();
+        let surplus = idle.len().saturating_sub(self.options.idle_max);
+        for (place, (touched, execution)) in idle.into_iter().enumerate() {
+            if place < surplus || touched.plus_ms(self.options.idle_ms) <= now {
+                self.remove(&execution);
+            }
+        }
+    }
+
+    fn remove(&mut self, execution: &ExecutionId) -> Option<Active> {
+        let active = self.actives.remove(execution)?;
+        self.unwatch(&active);
+        Some(active)
+    }
+
+    fn unwatch(&mut self, active: &Active) {
+        if let Some(at) = active.watched {
+            self.deadlines.remove(&(at, active.id()));
+        }
+    }
+
+    /// Puts an execution back, and remembers when it is due.
+    fn keep(&mut self, mut active: Active, now: Timestamp) {
+        self.unwatch(&active);
+        // While a commit is under way nothing can be done about a deadline.
+        active.watched = if active.ticket.is_some() || active.is_paused { None } else { active.execution.deadline() };
+        if let Some(at) = active.watched {
+            self.deadlines.insert((at, active.id()));
+        }
+        active.touched = now;
+        self.actives.insert(active.id(), active);
+    }
+
+    /// Takes as many steps as it can without waiting for a commit.
+    fn advance(&mut self, mut active: Active, now: Timestamp, actions: &mut Vec<Action>) {
+        if active.ticket.is_some() {
+            return self.keep(active, now);
+        }
+        match step::step(self, &mut active, now, actions) {
+            Ok(step::Stepped::Paused) => {
+                active.is_paused = true;
+                self.paused.push_back(active.id());
+                self.keep(active, now);
+            }
+            Ok(step::Stepped::Waits) => self.keep(active, now),
+            Ok(step::Stepped::Commits(commit)) => {
+                active.is_paused = false;
+                active.ticket = Some(self.commit(Whose::Execution(active.id()), commit, actions));
+                self.keep(active, now);
+            }
+            Err(reason) => {
+                self.unwatch(&active);
+                self.forget(&active.news);
+                actions.push(Action::Stuck { execution: active.id(), reason });
+            }
+        }
+    }
+
+    fn commit(&mut self, whose: Whose, commit: Commit, actions: &mut Vec<Action>) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.commits.insert(ticket, whose);
+        actions.push(Action::Commit { ticket, commit: Box::new(commit) });
+        ticket
+    }
+
+    fn committed(&mut self, ticket: u64, result: &Result<Receipt, Error>, now: Timestamp, actions: &mut Vec<Action>) {
+        let whose = self.commits.remove(&ticket);
+        if let Err(Error::Conflict(Conflict::Fenced { .. })) = result {
+            self.is_lost = true;
+            return actions.push(Action::Lost);
+        }
+        match whose {
+            Some(Whose::Messages(ids)) if result.is_err() => self.messages.retain(|id| !ids.contains(id)),
+            None | Some(Whose::Messages(_)) => {}
+            Some(Whose::Execution(execution)) => {
+                let Some(mut active) = self.remove(&execution) else { return };
+                active.watched = None;
+                match result {
+                    Ok(_) => self.durable(active, now, actions),
+                    Err(_) => self.start_over(active, actions),
+                }
+            }
+        }
+    }
+
+    /// What a step led to can now be seen.
+    fn durable(&mut self, mut active: Active, now: Timestamp, actions: &mut Vec<Action>) {
+        active.ticket = None;
+        active.version += u64::from(active.pending.changes_row);
+        let pending = std::mem::take(&mut active.pending);
+        for id in pending.abandoned {
+            self.performing.remove(&id);
+            actions.push(Action::Abandon(id));
+        }
+        for attempt in pending.attempts {
+            self.performing.insert(attempt.id);
+            actions.push(Action::Perform(Box::new(attempt)));
+        }
+        if !pending.sent.is_empty() {
+            actions.push(Action::ReadInbox);
+        }
+        if active.execution.is_over() {
+            let id = active.id();
+            self.abandon_all(id, actions);
+            actions.push(Action::Over(id));
+            self.discard(active.news, actions);
+        } else {
+            self.advance(active, now, actions);
+        }
+        for child in pending.children {
+            self.advance(child, now, actions);
+        }
+    }
+
+    fn abandon_all(&mut self, execution: ExecutionId, actions: &mut Vec<Action>) {
+        let first = AttemptId { execution, number: 0, attempt: 0 };
+        let its: Vec<AttemptId> =
+            self.performing.range(first..).take_while(|id| id.execution == execution).copied().collect();
+        for id in its {
+            self.performing.remove(&id);
+            actions.push(Action::Abandon(id));
+        }
+    }
+
+    /// What is in memory may not be what is stored: it is read again.
+    fn start_over(&mut self, active: Active, actions: &mut Vec<Action>) {
+        let id = active.id();
+        // Messages stay in the inbox and come again; results of attempts exist only here.
+        self.forget(&active.news);
+        for id in active.pending.consumed.iter().filter_map(|(message, _)| message.message_id.0) {
+            self.messages.remove(&id);
+        }
+        let ended = active.pending.ended.into_iter().map(|(id, result)| News::Ended(id, result));
+        let news = ended.chain(active.news.into_iter().filter(|news| matches!(news, News::Ended(..)))).collect();
+        self.loading.insert(id, news);
+        actions.push(Action::LoadLater(id));
+        actions.push(Action::ReadInbox);
+    }
+}
+
+pub(super) fn in_doubt() -> ExecutionError {
+    let kind = "in_doubt".parse().unwrap_or(ErrorKind::UserError);
+    ExecutionError::new(kind, "it was started before a crash, and whether it was done is not known").permanent()
+}

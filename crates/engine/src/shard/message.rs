@@ -1,0 +1,66 @@
+//! What is sent to an execution by whoever does not own it. A message is an event that wants to be recorded, in the form in
+//! which journals store events.
+
+use onward_journal::{
+    Event, ExecutionId, InvokeResult, JournalEvent, Name, Payload, PromiseId, Text, Timestamp, codec,
+};
+use onward_store::tables::Message;
+use onward_store::{Error, Serial, Shard};
+
+/// A signal. Sending it again under the same key does nothing.
+pub fn signal(
+    to: ExecutionId,
+    shard: Shard,
+    name: Name,
+    payload: Payload,
+    key: Option<Text>,
+    now: Timestamp,
+) -> Result<Message, Error> {
+    let event = Event::SignalDelivered { signal_name: name, payload, delivery_id: 0 };
+    message(to, shard, "signal", event, key, now)
+}
+
+/// A request to cancel.
+pub fn cancel(to: ExecutionId, shard: Shard, reason: Text, now: Timestamp) -> Result<Message, Error> {
+    message(to, shard, "cancel", Event::CancelRequested { reason }, Some("cancel".into()), now)
+}
+
+/// What a child ended with, to the operation of its parent that it performed.
+pub(super) fn result(
+    to: &PromiseId,
+    shard: Shard,
+    attempt: u32,
+    result: InvokeResult,
+    now: Timestamp,
+) -> Result<Message, Error> {
+    let event = Event::InvokeCompleted { promise_id: to.clone(), result, attempt };
+    let parent = to.execution_root();
+    let key = format!("{}#{attempt}", to.relative_to(parent));
+    message(parent, shard, "result", event, Some(key.as_str().into()), now)
+}
+
+fn message(
+    to: ExecutionId,
+    shard: Shard,
+    kind: &str,
+    event: Event,
+    dedup_key: Option<Text>,
+    now: Timestamp,
+) -> Result<Message, Error> {
+    let body = codec::encode(to, &[JournalEvent { sequence: 0, timestamp: now, event }]).map_err(Error::corrupt)?;
+    Ok(Message {
+        message_id: Serial(None),
+        execution_id: to,
+        shard,
+        dedup_key,
+        kind: kind.into(),
+        body: body.into(),
+        sent_at: now,
+    })
+}
+
+/// The event that a message wants recorded.
+pub(super) fn event(message: &Message) -> Result<Event, Error> {
+    let mut events = codec::decode(message.execution_id, &message.body).map_err(Error::corrupt)?;
+    events.pop().map(|recorded| recorded.event).ok_or_else(|| Error::corrupt("a message without an event"))
+}

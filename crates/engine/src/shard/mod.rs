@@ -1,0 +1,153 @@
+//! The core of a shard: which executions are in memory, what is committed for them, and which tasks run.
+//!
+//! It performs nothing. It is handed what happened and answers with what to do: commits, tasks, loads. Whoever performs
+//! that hands the outcome back. So the same core runs on a real store and in a simulation that crashes it at every step.
+//!
+//! An execution has one commit under way at most; what happens meanwhile waits, and goes into the next. No task starts
+//! before the commit that records it is durable. What is in memory beyond the last durable commit is thrown away when a
+//! commit fails: the store is the truth, memory is a copy.
+
+mod active;
+mod core;
+mod message;
+mod step;
+
+use onward_execution::Guest;
+use onward_journal::{
+    ComponentDigest, Delivery, ExecutionError, ExecutionId, InvokeKind, InvokeResult, JournalEvent, Name, Payload, Text,
+};
+use onward_store::tables::{Execution as Row, Message};
+use onward_store::{Commit, Error, Receipt};
+
+pub use self::core::{Core, Entropy, Options};
+pub use message::{cancel, signal};
+
+/// Where functions come from.
+pub trait Functions: Send + Sync {
+    /// A new guest that runs the function of an execution.
+    fn guest(&self, execution: &Row, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError>;
+
+    /// What `function` is to an execution that invokes it.
+    fn resolve(&self, caller: &Row, function: &str) -> Resolved;
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolved {
+    /// A workflow of this component.
+    Workflow(ComponentDigest),
+    /// A task of this component.
+    Task(ComponentDigest),
+    /// A task that the process itself performs.
+    Native,
+    /// Nothing.
+    Unknown,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Input {
+    /// An execution as it is stored.
+    Loaded {
+        /// Its row.
+        row: Box<Row>,
+        /// The version of the row.
+        version: u64,
+        /// Its journal.
+        events: Vec<JournalEvent>,
+    },
+    /// There is no such execution.
+    Absent(ExecutionId),
+    /// An execution could not be loaded; it will be tried again.
+    NotLoaded(ExecutionId),
+    /// Messages from the inbox, with their versions. The same one may come several times.
+    Messages(Vec<(Message, u64)>),
+    /// An attempt of a task ended.
+    Ended {
+        /// Which.
+        attempt: AttemptId,
+        /// With what.
+        result: InvokeResult,
+    },
+    /// A commit ended.
+    Committed {
+        /// Which.
+        ticket: u64,
+        /// With what.
+        result: Result<Receipt, Error>,
+    },
+    /// Time has passed.
+    Time,
+}
+
+/// Something to do.
+#[derive(Debug)]
+pub enum Action {
+    /// Commit this and tell how it ended.
+    Commit {
+        /// What to name it by.
+        ticket: u64,
+        /// What becomes true together.
+        commit: Box<Commit>,
+    },
+    /// Read an execution from the store.
+    Load(ExecutionId),
+    /// The same, after a pause.
+    LoadLater(ExecutionId),
+    /// Look into the inbox.
+    ReadInbox,
+    /// Perform an attempt and tell how it ended.
+    Perform(Box<Attempt>),
+    /// Nobody waits for this attempt any more.
+    Abandon(AttemptId),
+    /// A guest said something.
+    Log {
+        /// Which execution's.
+        execution: ExecutionId,
+        /// How important it is.
+        level: onward_execution::Level,
+        /// What.
+        message: Text,
+    },
+    /// An execution is over, durably.
+    Over(ExecutionId),
+    /// An execution cannot go on, and why. It stays as it is stored.
+    Stuck {
+        /// Which.
+        execution: ExecutionId,
+        /// Why.
+        reason: String,
+    },
+    /// Another node owns the shard. There is nothing more to do here.
+    Lost,
+}
+
+/// Which attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AttemptId {
+    /// The execution that wants it.
+    pub execution: ExecutionId,
+    /// The operation.
+    pub number: u32,
+    /// 1 is the first.
+    pub attempt: u32,
+}
+
+/// An attempt of a task.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// Which.
+    pub id: AttemptId,
+    /// A function, or an HTTP request.
+    pub kind: InvokeKind,
+    /// What the name stands for; meaningless for a request.
+    pub resolved: Resolved,
+    /// The name.
+    pub function: Name,
+    /// What it is called with.
+    pub input: Payload,
+    /// How long it may take.
+    pub timeout_ms: Option<u64>,
+    /// Whether it may be repeated after a crash.
+    pub delivery: Delivery,
+}

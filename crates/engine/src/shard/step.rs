@@ -1,0 +1,356 @@
+//! One step of one execution: take in what happened, run the guest until it waits, start what it wants, and put all that
+//! into one commit.
+
+use onward_execution::{Execution, Level, Progress, Start, World};
+use onward_journal::{
+    ComponentDigest, ErrorKind, Event, ExecutionError, ExecutionId, InvokeKind, Name, Payload, Text, Timestamp,
+    Violation, codec,
+};
+use onward_store::tables::{Execution as Row, Message};
+use onward_store::{Commit, JournalAppend};
+
+use super::active::{AT_ONCE, Active, News};
+use super::core::Core;
+use super::{Action, Attempt, AttemptId, Resolved, message};
+
+/// What a step came to.
+pub(super) enum Stepped {
+    /// There is nothing to record.
+    Waits,
+    /// The guest has used up its slice of time.
+    Paused,
+    /// This is to be committed.
+    Commits(Commit),
+}
+
+/// Why an execution cannot go on.
+type Stuck = String;
+
+pub(super) fn step(
+    core: &mut Core,
+    active: &mut Active,
+    now: Timestamp,
+    actions: &mut Vec<Action>,
+) -> Result<Stepped, Stuck> {
+    if !active.is_paused {
+        take_news(core, active, now)?;
+        active.execution.fire_due(now).map_err(|violation| broken(&violation))?;
+    }
+    loop {
+        if active.execution.is_runnable() {
+            match run(core, active, now, actions)? {
+                Progress::Blocked | Progress::Ended => active.is_paused = false,
+                Progress::Paused => return Ok(Stepped::Paused),
+                Progress::Diverged(divergence) => return Err(divergence.to_string()),
+            }
+        }
+        drop_unwanted(core, active, now)?;
+        start_attempts(core, active, now)?;
+        if !active.execution.is_runnable() {
+            break;
+        }
+    }
+    compose(core, active, now)
+}
+
+/// A rule of the journal forbids what the engine wants recorded: a defect.
+fn broken(violation: &Violation) -> Stuck {
+    format!("the journal refuses what happened: {violation}")
+}
+
+/// Records what happened since the last step.
+fn take_news(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Stuck> {
+    while let Some(news) = active.news.pop_front() {
+        match news {
+            News::Ended(id, result) => {
+                let mut world = Surroundings::new(core, now);
+                active
+                    .execution
+                    .end_attempt(id.number, id.attempt, result.clone(), &mut world)
+                    .map_err(|violation| broken(&violation))?;
+                active.pending.ended.push((id, result));
+            }
+            News::Message(message, version) => {
+                if !active.execution.is_over() {
+                    take_message(core, active, &message, now)?;
+                }
+                active.pending.consumed.push((*message, version));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn take_message(core: &mut Core, active: &mut Active, sent: &Message, now: Timestamp) -> Result<(), Stuck> {
+    match message::event(sent).map_err(|error| error.to_string())? {
+        Event::SignalDelivered { signal_name, payload, .. } => {
+            active.execution.deliver_signal(&signal_name, payload, now).map_err(|violation| broken(&violation))
+        }
+        Event::CancelRequested { reason } => {
+            if active.execution.request_cancel(reason.clone(), now).map_err(|violation| broken(&violation))? {
+                let children: Vec<ExecutionId> =
+                    active.execution.in_flight().filter_map(|flight| flight.child).collect();
+                for child in children {
+                    send_cancel(core, active, child, reason.clone(), now)?;
+                }
+            }
+            Ok(())
+        }
+        Event::InvokeCompleted { promise_id, result, attempt } => {
+            let number = promise_id.number_in(active.id()).unwrap_or(u32::MAX);
+            let mut world = Surroundings::new(core, now);
+            active
+                .execution
+                .end_attempt(number, attempt, result, &mut world)
+                .map(drop)
+                .map_err(|violation| broken(&violation))
+        }
+        other => Err(format!("a message cannot record {}", other.kind())),
+    }
+}
+
+fn send_cancel(core: &Core, active: &mut Active, to: ExecutionId, reason: Text, now: Timestamp) -> Result<(), Stuck> {
+    let message = message::cancel(to, core.shard, reason, now).map_err(|error| error.to_string())?;
+    active.pending.sent.push(message);
+    Ok(())
+}
+
+fn run(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<Progress, Stuck> {
+    let mut guest = match active.guest.take() {
+        Some(guest) => guest,
+        None => {
+            active.execution.rewind();
+            let Some(Event::ExecutionStarted { input, .. }) =
+                active.execution.journal().events().first().map(|first| &first.event)
+            else {
+                return Err("its journal does not begin with its start".to_owned());
+            };
+            let made = core.functions.guest(&active.row, input);
+            made.map_err(|error| format!("its code cannot be run: {error}"))?
+        }
+    };
+    let execution = active.id();
+    let mut world = Surroundings::new(core, now);
+    let progress = active.execution.run(&mut *guest, &mut world).map_err(|violation| broken(&violation))?;
+    actions.extend(world.logs.into_iter().map(|(level, message)| Action::Log { execution, level, message }));
+    if !active.execution.is_over() {
+        active.guest = Some(guest);
+    }
+    Ok(progress)
+}
+
+/// What the guest no longer wants: tasks are given up, children are asked to stop.
+fn drop_unwanted(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Stuck> {
+    for number in active.execution.take_unwanted() {
+        let flight = active.execution.flight(number);
+        match flight.and_then(|flight| flight.child) {
+            Some(child) => send_cancel(core, active, child, "it is no longer wanted".into(), now)?,
+            None => {
+                let error = ExecutionError::new(ErrorKind::Cancelled, "it is no longer wanted").permanent();
+                active.execution.give_up(number, error, now).map_err(|violation| broken(&violation))?;
+                let execution = active.id();
+                let abandoned = flight.map(|flight| AttemptId { execution, number, attempt: flight.attempt });
+                active.pending.abandoned.extend(abandoned);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Starts what the guest wants done: tasks once the step is durable, children as executions of their own.
+fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Stuck> {
+    if active.execution.is_over() {
+        return Ok(());
+    }
+    for number in active.execution.startable(now) {
+        let Some((kind, function, input)) = invocation(&active.execution, number) else { continue };
+        let resolved = match kind {
+            InvokeKind::Function => core.functions.resolve(&active.row, &function),
+            InvokeKind::Http => Resolved::Native,
+        };
+        match resolved {
+            Resolved::Workflow(digest) => start_child(core, active, number, digest, &function, input, now)?,
+            Resolved::Unknown => {
+                let attempt =
+                    active.execution.start_attempt(number, None, now).map_err(|violation| broken(&violation))?;
+                let kind = "unknown_function".parse().unwrap_or(ErrorKind::UserError);
+                let error = ExecutionError::new(kind, format!("there is no function {function}"));
+                let mut world = Surroundings::new(core, now);
+                active
+                    .execution
+                    .end_attempt(number, attempt, Err(error), &mut world)
+                    .map_err(|violation| broken(&violation))?;
+            }
+            Resolved::Task(_) | Resolved::Native => {
+                let attempt =
+                    active.execution.start_attempt(number, None, now).map_err(|violation| broken(&violation))?;
+                let id = AttemptId { execution: active.id(), number, attempt };
+                active.pending.attempts.extend(self::attempt(core, active, id));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn invocation(execution: &Execution, number: u32) -> Option<(InvokeKind, Name, Payload)> {
+    match execution.invocation(number)? {
+        Event::InvokeScheduled { kind, function_name, input, .. } => {
+            Some((*kind, function_name.clone(), input.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// The attempt as whoever performs it needs it.
+pub(super) fn attempt(core: &Core, active: &Active, id: AttemptId) -> Option<Attempt> {
+    let Some(Event::InvokeScheduled { kind, function_name, input, retry_policy, delivery, .. }) =
+        active.execution.invocation(id.number)
+    else {
+        return None;
+    };
+    Some(Attempt {
+        id,
+        kind: *kind,
+        resolved: core.functions.resolve(&active.row, function_name),
+        function: function_name.clone(),
+        input: input.clone(),
+        timeout_ms: retry_policy.as_ref().and_then(|policy| policy.timeout_ms),
+        delivery: *delivery,
+    })
+}
+
+fn start_child(
+    core: &Core,
+    active: &mut Active,
+    number: u32,
+    component_digest: ComponentDigest,
+    function: &Name,
+    input: Payload,
+    now: Timestamp,
+) -> Result<(), Stuck> {
+    let parent = active.id().child(number);
+    // The id says which attempt it is: one that failed is not found again by the next.
+    let attempt = active.execution.next_attempt(number);
+    let key = attempt.to_string();
+    let id = ExecutionId::derive(&component_digest, Some(&parent), &key);
+    active.execution.start_attempt(number, Some(id), now).map_err(|violation| broken(&violation))?;
+    let start =
+        Start { component_digest, input, parent: Some(parent), key: Some(key.as_str().into()), signals: Vec::new() };
+    let execution = Execution::start(id, start, now, core.options.limits).map_err(|violation| broken(&violation))?;
+    let row = Row {
+        execution_id: id,
+        function: Text::from(&**function),
+        component_digest,
+        start_key: None,
+        state: "Running".into(),
+        wake_at: AT_ONCE,
+        created_at: now,
+        ..active.row.clone()
+    };
+    active.pending.children.push(Active::new(row, 1, execution, now));
+    Ok(())
+}
+
+/// Everything since the last commit, in one.
+fn compose(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<Stepped, Stuck> {
+    let mut commit = Commit::new().fence(core.shard, core.epoch);
+    if active.execution.is_over() {
+        end(core, active, now)?;
+    }
+    let append = append(&mut active.execution)?;
+    let has_events = append.is_some();
+    commit.journals.extend(append);
+    let (state, wake_at) = active.standing();
+    active.pending.changes_row = &*active.row.state != state || active.row.wake_at != wake_at;
+    if active.pending.changes_row {
+        active.row.state = state.into();
+        active.row.wake_at = wake_at;
+        commit = commit.update(&active.row, active.version);
+    }
+    for child in &mut active.pending.children {
+        commit.journals.extend(self::append(&mut child.execution)?);
+        commit = commit.insert(&child.row);
+    }
+    for message in &active.pending.sent {
+        commit = commit.insert_or_keep(message);
+    }
+    for (message, version) in &active.pending.consumed {
+        commit = commit.delete(message, *version);
+    }
+    let is_empty = !has_events && !active.pending.changes_row && active.pending.consumed.is_empty();
+    Ok(if is_empty { Stepped::Waits } else { Stepped::Commits(commit) })
+}
+
+fn append(execution: &mut Execution) -> Result<Option<JournalAppend>, Stuck> {
+    let (id, expected) = (execution.id(), execution.taken());
+    let events = execution.take_events();
+    if events.is_empty() {
+        return Ok(None);
+    }
+    let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
+    let records = codec::encode(id, events).map_err(|error| format!("its events cannot be stored: {error}"))?;
+    Ok(Some(JournalAppend { execution: id, expected, count, records: records.into() }))
+}
+
+/// The end of an execution: whoever waits for it is told, its children are asked to stop, its successor starts.
+fn end(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Stuck> {
+    let children: Vec<ExecutionId> = active.execution.in_flight().filter_map(|flight| flight.child).collect();
+    for child in children {
+        send_cancel(core, active, child, "whoever wanted it is over".into(), now)?;
+    }
+    if let Some(successor) = active.execution.successor() {
+        let Some(Event::ExecutionStarted { component_digest, parent_id, .. }) =
+            active.execution.journal().events().first().map(|first| first.event.clone())
+        else {
+            return Err("its journal does not begin with its start".to_owned());
+        };
+        // Whose place it takes; a child's key begins with the attempt that it performs.
+        let id = active.id();
+        let key = active.parent().map_or_else(|| id.to_string(), |(_, attempt)| format!("{attempt}~{id}"));
+        let key = Some(Text::from(key.as_str()));
+        let start =
+            Start { component_digest, input: successor.input, parent: parent_id, key, signals: successor.signals };
+        let execution = Execution::start(successor.execution, start, now, core.options.limits)
+            .map_err(|violation| broken(&violation))?;
+        let row = Row {
+            execution_id: successor.execution,
+            start_key: None,
+            state: "Running".into(),
+            wake_at: AT_ONCE,
+            created_at: now,
+            ..active.row.clone()
+        };
+        active.pending.children.push(Active::new(row, 1, execution, now));
+    } else if let (Some((parent, attempt)), Some(result)) = (active.parent(), active.execution.result()) {
+        let message = message::result(&parent, core.shard, attempt, result, now).map_err(|error| error.to_string())?;
+        active.pending.sent.push(message);
+    }
+    Ok(())
+}
+
+/// The world as an execution sees it during a step.
+struct Surroundings<'a> {
+    now: Timestamp,
+    entropy: &'a mut (dyn FnMut(&mut [u8]) + Send),
+    logs: Vec<(Level, Text)>,
+}
+
+impl<'a> Surroundings<'a> {
+    fn new(core: &'a mut Core, now: Timestamp) -> Self {
+        Self { now, entropy: &mut *core.entropy, logs: Vec::new() }
+    }
+}
+
+impl World for Surroundings<'_> {
+    fn now(&mut self) -> Timestamp {
+        self.now
+    }
+
+    fn entropy(&mut self, bytes: &mut [u8]) {
+        (self.entropy)(bytes);
+    }
+
+    fn log(&mut self, level: Level, message: &str) {
+        self.logs.push((level, message.into()));
+    }
+}

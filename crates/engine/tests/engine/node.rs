@@ -1,0 +1,217 @@
+//! A node on a store: starts, signals, cancellation, children, and another node that takes over. Time is virtual.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use onward_engine::client::{Client, FunctionInfo, FunctionKind, Refused, Scope};
+use onward_engine::node::{Code, Library, Native, Node, Options};
+use onward_engine::shard::Attempt;
+use onward_execution::{Guest, Script, Taken};
+use onward_journal::{ComponentDigest, ErrorKind, ExecutionError, ExecutionId, InvokeResult, Payload, Timestamp};
+use onward_store::memory::Memory;
+use onward_store::tables::Execution;
+use onward_store::{Clock, Policy, Store};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// The virtual time of the runtime, as a store's clock.
+struct Paused(Instant);
+
+impl Clock for Paused {
+    fn now(&self) -> Timestamp {
+        let ms = self.0.elapsed().as_millis();
+        Timestamp::EPOCH.plus_ms(1_000_000 + u64::try_from(ms).unwrap())
+    }
+}
+
+/// Code that is written as scripts.
+struct Scripts;
+
+fn json(text: &str) -> Payload {
+    Payload::parse(text).unwrap()
+}
+
+#[async_trait]
+impl Code for Scripts {
+    async fn load(&self, _: &[u8]) -> Result<Vec<FunctionInfo>, String> {
+        Ok(functions())
+    }
+
+    fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError> {
+        let input = input.clone();
+        Ok(Box::new(match &*execution.function {
+            "chain" => Script::new(|host| async move {
+                for _ in 0..input.as_str().parse::<u32>().unwrap() {
+                    host.invoke("count", json("1")).await?;
+                }
+                Ok(input)
+            }),
+            "parent" => Script::new(|host| async move {
+                let set = host.join_set().await?;
+                for _ in 0..3 {
+                    let child = host.schedule("chain", json("2")).await?;
+                    host.submit(set, child).await?;
+                }
+                let mut sum = 0;
+                while let Taken::Result(_, result) = host.next(set, None).await? {
+                    sum += result?.as_str().parse::<u32>().unwrap();
+                }
+                Ok(json(&sum.to_string()))
+            }),
+            "patient" => Script::new(|host| async move {
+                host.sleep(3_600_000).await?;
+                Ok(host.signal("go", None).await?.unwrap())
+            }),
+            "lost" => Script::new(|host| async move { host.invoke("nowhere", json("1")).await }),
+            other => panic!("{other}"),
+        }))
+    }
+
+    async fn task(&self, _: ComponentDigest, _: &Attempt) -> InvokeResult {
+        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks"))
+    }
+
+    async fn http(&self, _: &Attempt) -> InvokeResult {
+        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no network"))
+    }
+}
+
+fn functions() -> Vec<FunctionInfo> {
+    ["chain", "parent", "patient", "lost"]
+        .map(|name| FunctionInfo { name: name.to_owned(), kind: FunctionKind::Workflow, schema: None })
+        .to_vec()
+}
+
+/// A store, and how often its task was performed.
+struct World {
+    store: Arc<dyn Store>,
+    client: Client,
+    counted: Arc<AtomicU32>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(Paused(Instant::now()))));
+        let part = |text: &str| text.parse().unwrap();
+        let scope =
+            Scope { tenant: part("acme"), project: "shop".parse().unwrap(), environment: "prod".parse().unwrap() };
+        let client = Client::new(Arc::clone(&store), scope);
+        client.deploy(b"scripts", &functions()).await.unwrap();
+        Self { store, client, counted: Arc::default() }
+    }
+
+    /// A node that works until the sender is dropped or says so.
+    fn node(&self) -> (watch::Sender<bool>, JoinHandle<Result<(), onward_store::Error>>) {
+        let counted = Arc::clone(&self.counted);
+        let native = Native::default().task("count", move |attempt: Attempt| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                Ok(attempt.input)
+            }
+        });
+        let library = Library::new(Arc::new(Scripts), native);
+        let node = Arc::new(Node::new(Arc::clone(&self.store), library, Options::default()));
+        let (stop, stopped) = watch::channel(false);
+        (stop, tokio::spawn(node.run(stopped)))
+    }
+
+    async fn start(&self, function: &str, input: &str) -> ExecutionId {
+        self.client.start(function, json(input), None).await.unwrap().execution
+    }
+
+    async fn result(&self, id: ExecutionId) -> InvokeResult {
+        for _ in 0..100_000 {
+            if let Some(result) = self.client.result(id).await.unwrap() {
+                return result;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        }
+        panic!("it never ends: {:?}", self.client.journal(id).await.unwrap().last());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workflows_run_to_their_end() {
+    let world = World::new().await;
+    let (_stop, _node) = world.node();
+    let (chain, parent) = (world.start("chain", "5").await, world.start("parent", "null").await);
+    assert_eq!(world.result(chain).await, Ok(json("5")));
+    assert_eq!(world.result(parent).await, Ok(json("6")));
+    assert_eq!(world.counted.load(Ordering::SeqCst), 5 + 3 * 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_hour_later_it_still_waits_for_its_signal() {
+    let world = World::new().await;
+    let (_stop, _node) = world.node();
+    let id = world.start("patient", "null").await;
+    tokio::time::sleep(std::time::Duration::from_secs(3_700)).await;
+    assert_eq!(world.client.result(id).await.unwrap(), None);
+    world.client.signal(id, "go".parse().unwrap(), json("\"at last\""), Some("once")).await.unwrap();
+    assert_eq!(world.result(id).await, Ok(json("\"at last\"")));
+    let again = world.client.signal(id, "go".parse().unwrap(), json("1"), None).await;
+    assert_eq!(again, Err(Refused::Over(id)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancellation_reaches_an_execution_that_waits() {
+    let world = World::new().await;
+    let (_stop, _node) = world.node();
+    let id = world.start("patient", "null").await;
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    world.client.cancel(id, "enough").await.unwrap();
+    assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_starts_one_execution_even_after_a_new_deployment() {
+    let world = World::new().await;
+    let start = || world.client.start("chain", json("1"), Some("order-42"));
+    let first = start().await.unwrap();
+    let again = start().await.unwrap();
+    world.client.deploy(b"newer scripts", &functions()).await.unwrap();
+    let later = start().await.unwrap();
+    assert_eq!((first.existed, again.existed, later.existed), (false, true, true));
+    assert!(first.execution == again.execution && first.execution == later.execution);
+    assert_eq!(world.client.start("nothing", json("1"), None).await, Err(Refused::NoFunction("nothing".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stops_hands_its_work_on() {
+    let world = World::new().await;
+    let (stop, node) = world.node();
+    let id = world.start("chain", "50").await;
+    while world.counted.load(Ordering::SeqCst) < 5 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    stop.send(true).unwrap();
+    node.await.unwrap().unwrap();
+    assert_eq!(world.client.result(id).await.unwrap(), None);
+    let (_stop, _node) = world.node();
+    assert_eq!(world.result(id).await, Ok(json("50")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_gone_is_replaced_when_its_lease_has_run_out() {
+    let world = World::new().await;
+    let (_stop, node) = world.node();
+    let id = world.start("chain", "50").await;
+    while world.counted.load(Ordering::SeqCst) < 5 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    node.abort();
+    let (_stop, _node) = world.node();
+    assert_eq!(world.result(id).await, Ok(json("50")));
+    assert!(world.counted.load(Ordering::SeqCst) <= 51, "at most the task that was under way is repeated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_that_nobody_has_is_tried_for_as_long_as_its_policy_says() {
+    let world = World::new().await;
+    let (_stop, _node) = world.node();
+    let id = world.start("lost", "null").await;
+    assert_eq!(world.result(id).await.unwrap_err().kind.as_str(), "unknown_function");
+}

@@ -1,0 +1,167 @@
+//! What a guest and its host say to each other. A guest is a coroutine: it runs until it asks for something or ends, and
+//! goes on when it is answered. It knows nothing else.
+
+use std::sync::Arc;
+
+use onward_journal::{Delivery, ExecutionError, InvokeKind, InvokeResult, Name, Payload, RetryPolicy, Text, Timestamp};
+
+/// A workflow that runs: a WASM instance, or a script in a test.
+pub trait Guest: Send {
+    /// Runs until the guest asks for something, ends, or has used up its slice of time.
+    ///
+    /// The first call has no answer; each one after [`Turn::Asks`] has the answer to that request; the one after
+    /// [`Turn::Pauses`] has none.
+    fn turn(&mut self, answer: Option<Answer>) -> Turn;
+}
+
+/// Why a guest handed control back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turn {
+    /// It wants an answer.
+    Asks(Request),
+    /// It has more to do; others should have their turn first.
+    Pauses,
+    /// It returned, or was stopped.
+    Ends(InvokeResult),
+}
+
+/// Something a guest asks for. Promises and join sets go by their number among the operations of the execution.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Have something done. Answered with [`Answer::Promise`].
+    Invoke {
+        /// A function, or an HTTP request.
+        kind: InvokeKind,
+        /// Its name; `METHOD URL` of a request.
+        function: Name,
+        /// What it is called with.
+        input: Payload,
+        /// How it is retried; the default when absent.
+        policy: Option<Box<RetryPolicy>>,
+        /// Whether it may be repeated after a crash.
+        delivery: Delivery,
+    },
+    /// Set a timer. Answered with [`Answer::Promise`].
+    Timer {
+        /// In how many milliseconds it fires.
+        duration_ms: u64,
+    },
+    /// Wait for promises. Answered with [`Answer::Outcome`], [`Answer::First`] or [`Answer::Outcomes`].
+    Await {
+        /// Which.
+        promises: Vec<u32>,
+        /// For how many of them.
+        wait: WaitFor,
+    },
+    /// Make a join set. Answered with [`Answer::Promise`].
+    JoinSet,
+    /// Put an invocation into a join set. Answered with [`Answer::Done`].
+    Submit {
+        /// The set.
+        set: u32,
+        /// The invocation.
+        promise: u32,
+    },
+    /// Take the next result of a set. Answered with [`Answer::Taken`].
+    Next {
+        /// The set.
+        set: u32,
+        /// How long to wait at most.
+        timeout_ms: Option<u64>,
+    },
+    /// Cancel what is under way in a set. Answered with [`Answer::Done`].
+    Close {
+        /// The set.
+        set: u32,
+    },
+    /// Wait for a signal. Answered with [`Answer::Signal`].
+    Signal {
+        /// Its name.
+        name: Name,
+        /// How long to wait at most.
+        timeout_ms: Option<u64>,
+    },
+    /// Read the clock. Answered with [`Answer::Time`].
+    Now,
+    /// Draw entropy. Answered with [`Answer::Random`].
+    Random {
+        /// How many bytes.
+        length: u32,
+    },
+    /// Whether the guest was told of cancellation. Answered with [`Answer::Flag`].
+    IsCancelled,
+    /// Start anew with this input when the guest ends. Answered with [`Answer::Done`].
+    ContinueAsNew {
+        /// What the next execution is called with.
+        input: Payload,
+    },
+    /// Say something. Answered with [`Answer::Done`].
+    Log {
+        /// How important it is.
+        level: Level,
+        /// What.
+        message: Text,
+    },
+}
+
+/// For how many promises an await waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitFor {
+    /// The only one.
+    One,
+    /// The first.
+    Any,
+    /// All.
+    All,
+}
+
+/// How important a line of a log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// For whoever looks for a mistake.
+    Debug,
+    /// For whoever wants to know.
+    Info,
+    /// Something is odd.
+    Warn,
+    /// Something is wrong.
+    Error,
+}
+
+/// What a guest is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The number of the operation.
+    Promise(u32),
+    /// What the promise ended with; a timer ends with `null`.
+    Outcome(InvokeResult),
+    /// The place of the first promise in the list, and what it ended with.
+    First(u32, InvokeResult),
+    /// What the promises ended with, in the order of the list.
+    Outcomes(Vec<InvokeResult>),
+    /// The next result of a join set.
+    Taken(Taken),
+    /// A signal; nothing when the time was over first.
+    Signal(Option<Payload>),
+    /// The time.
+    Time(Timestamp),
+    /// Entropy.
+    Random(Arc<[u8]>),
+    /// Yes or no.
+    Flag(bool),
+    /// It is done.
+    Done,
+    /// It cannot be done: the request makes no sense here, or cancellation interrupted the wait.
+    Refused(ExecutionError),
+}
+
+/// What taking from a join set came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Taken {
+    /// Whose result, and the result.
+    Result(u32, InvokeResult),
+    /// None came in time.
+    TimedOut,
+    /// All were taken.
+    Empty,
+}

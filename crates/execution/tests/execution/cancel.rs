@@ -1,0 +1,88 @@
+//! Cancellation: told once, cleaned up after, final.
+
+use onward_execution::{Guest, Script};
+use onward_journal::{ErrorKind, Event, ExecutionError};
+
+use crate::engine::{Outcome, json, plan, run, smoothly};
+
+fn saga() -> Box<dyn Guest> {
+    Box::new(Script::new(|host| async move {
+        host.invoke("book", json("1")).await?;
+        let waited = host.sleep(1_000_000).await;
+        let was_told = host.is_cancelled().await;
+        let undone = host.invoke("undo", json("1")).await?;
+        host.sleep(10).await?;
+        assert!(waited.is_err() == was_told && undone == json("true"));
+        waited.map(|()| json("\"done\""))
+    }))
+}
+
+fn cancelled_after(commits: usize, guest: fn() -> Box<dyn Guest>) -> Outcome {
+    let mut plan = plan(guest, &[("book", |_, _| Ok(json("true"))), ("undo", |_, _| Ok(json("true")))]);
+    plan.cancel = Some(commits);
+    let smooth = smoothly(&plan);
+    for point in 1..40 {
+        let rough = run(&plan, |_, at| at == point);
+        assert_eq!(rough.result, smooth.result, "crash at point {point}");
+    }
+    smooth
+}
+
+fn kind(outcome: &Outcome) -> ErrorKind {
+    outcome.result.as_ref().unwrap_err().kind.clone()
+}
+
+#[test]
+fn a_wait_is_interrupted_and_cleanup_runs_to_its_end() {
+    let outcome = cancelled_after(2, saga);
+    assert_eq!(kind(&outcome), ErrorKind::Cancelled);
+    assert_eq!(outcome.calls, ["book#1", "undo#1"]);
+    let kinds = outcome.kinds();
+    let requested = kinds.iter().position(|kind| *kind == "CancelRequested").unwrap();
+    let awaits = kinds[requested..].iter().filter(|kind| **kind == "ExecutionAwaiting").count();
+    assert_eq!((awaits, *kinds.last().unwrap()), (2, "ExecutionCancelled"), "cleanup waits like any other code");
+}
+
+#[test]
+fn a_wait_for_a_task_is_interrupted_while_the_task_goes_on() {
+    let outcome = cancelled_after(1, saga);
+    assert_eq!(kind(&outcome), ErrorKind::Cancelled);
+    assert!(outcome.events.iter().any(|it| matches!(it.event, Event::CancelRequested { .. })));
+}
+
+#[test]
+fn an_execution_that_has_not_begun_is_cancelled_at_once() {
+    let outcome = cancelled_after(0, saga);
+    assert_eq!(outcome.kinds(), ["ExecutionStarted", "CancelRequested", "ExecutionCancelled"]);
+    assert!(outcome.calls.is_empty());
+}
+
+#[test]
+fn a_guest_that_returns_a_result_all_the_same_has_completed() {
+    fn stubborn() -> Box<dyn Guest> {
+        Box::new(Script::new(|host| async move {
+            let _ = host.sleep(1_000_000).await;
+            Ok(json("\"all the same\""))
+        }))
+    }
+    assert_eq!(cancelled_after(1, stubborn).result, Ok(json("\"all the same\"")));
+}
+
+#[test]
+fn a_guest_that_fails_while_cleaning_up_has_failed() {
+    fn clumsy() -> Box<dyn Guest> {
+        Box::new(Script::new(|host| async move {
+            let _ = host.sleep(1_000_000).await;
+            Err(ExecutionError::new(ErrorKind::UserError, "cleanup failed"))
+        }))
+    }
+    assert_eq!(kind(&cancelled_after(1, clumsy)), ErrorKind::UserError);
+}
+
+#[test]
+fn cancellation_is_asked_for_once() {
+    let mut execution = crate::engine::start();
+    let now = onward_journal::Timestamp::EPOCH;
+    assert!(execution.request_cancel("first".into(), now).unwrap());
+    assert!(!execution.request_cancel("second".into(), now).unwrap());
+}

@@ -1,0 +1,155 @@
+//! Crashes before and after every commit and after every task: the end is the same.
+
+use onward_execution::{Guest, Script, Taken};
+use onward_journal::{ErrorKind, Event, ExecutionError, JournalEvent, Payload};
+
+use crate::engine::{Outcome, Plan, Point, json, plan, run, smoothly};
+use crate::worked::{approval, full_example};
+
+fn timers() -> Box<dyn Guest> {
+    Box::new(Script::new(|host| async move {
+        let slow = host.schedule("slow", json("1")).await?;
+        let timer = host.timer(5_000).await?;
+        let (first, _) = host.any(&[timer, slow]).await?;
+        host.sleep(60_000).await?;
+        let both = host.all(&[slow, timer]).await?;
+        let time = host.now().await?;
+        let random = host.random(4).await?;
+        Ok(json(&format!("[{first}, {}, \"{time}\", {random:?}]", both.len())))
+    }))
+}
+
+fn waits_with_deadlines() -> Box<dyn Guest> {
+    Box::new(Script::new(|host| async move {
+        let none = host.signal("never", Some(1_000)).await?;
+        let some = host.signal("go", Some(1_000_000)).await?;
+        let set = host.join_set().await?;
+        let promise = host.schedule("flaky", json("1")).await?;
+        host.submit(set, promise).await?;
+        let mut timeouts = 0;
+        let taken = loop {
+            match host.next(set, Some(300)).await? {
+                Taken::TimedOut => timeouts += 1,
+                Taken::Result(_, result) => break result?,
+                Taken::Empty => return Ok(json("\"empty\"")),
+            }
+        };
+        let some = some.map_or_else(|| "null".to_owned(), |payload| payload.as_str().to_owned());
+        Ok(json(&format!("[{}, {some}, {timeouts}, {}]", none.is_none(), taken.as_str())))
+    }))
+}
+
+fn closes() -> Box<dyn Guest> {
+    Box::new(Script::new(|host| async move {
+        let set = host.join_set().await?;
+        for _ in 0..3 {
+            let promise = host.schedule("echo", json("1")).await?;
+            host.submit(set, promise).await?;
+        }
+        let Taken::Result(first, _) = host.next(set, None).await? else { return Ok(json("null")) };
+        host.close(set).await?;
+        let mut rest = Vec::new();
+        while let Taken::Result(_, result) = host.next(set, None).await? {
+            rest.push(result.is_ok());
+        }
+        Ok(json(&format!("[{first}, {rest:?}]")))
+    }))
+}
+
+fn plans() -> Vec<(&'static str, Plan)> {
+    let flaky = |_: &Payload, attempt| match attempt {
+        1 | 2 => Err(ExecutionError::new(ErrorKind::Timeout, "no answer")),
+        _ => Ok(json("\"third\"")),
+    };
+    let ok = |_: &Payload, _| Ok(json("true"));
+    let mut deadlines = plan(waits_with_deadlines, &[("flaky", flaky)]);
+    deadlines.signals = vec![(3, "go", "\"now\"")];
+    let mut approved = plan(approval, &[("create_order", ok)]);
+    approved.signals = vec![(2, "user_approval", "1")];
+    let mut buffered = plan(approval, &[("create_order", ok)]);
+    buffered.signals = vec![(1, "user_approval", "1"), (1, "other", "2")];
+    vec![
+        ("full", plan(full_example, &[("fetch_user", ok), ("send_email", flaky), ("send_sms", ok)])),
+        ("timers", plan(timers, &[("slow", ok)])),
+        ("deadlines", deadlines),
+        ("approved", approved),
+        ("buffered", buffered),
+        ("closes", plan(closes, &[("echo", |input, _| Ok(input.clone()))])),
+    ]
+}
+
+/// What was recorded of effects: results of invocations, in no particular order.
+fn effects(events: &[JournalEvent]) -> Vec<String> {
+    let mut effects: Vec<String> = events
+        .iter()
+        .filter_map(|recorded| match &recorded.event {
+            Event::InvokeCompleted { promise_id, result, .. } => Some(format!("{promise_id:?} {result:?}")),
+            _ => None,
+        })
+        .collect();
+    effects.sort_unstable();
+    effects
+}
+
+fn check(name: &str, smooth: &Outcome, rough: &Outcome) {
+    assert_eq!(rough.result, smooth.result, "{name}");
+    assert_eq!(effects(&rough.events), effects(&smooth.events), "{name}");
+    let twice = effects(&rough.events).windows(2).any(|pair| pair[0] == pair[1]);
+    assert!(!twice, "{name}: an effect is recorded twice");
+}
+
+#[test]
+fn one_crash_at_every_point() {
+    for (name, plan) in plans() {
+        let smooth = smoothly(&plan);
+        let mut point = 1;
+        loop {
+            let rough = run(&plan, |_, at| at == point);
+            if rough.crashes == 0 {
+                break;
+            }
+            check(&format!("{name}, crash at point {point}"), &smooth, &rough);
+            point += 1;
+        }
+        assert!(point > 5, "{name}: {point} points");
+    }
+}
+
+#[test]
+fn a_crash_at_every_third_point() {
+    for (name, plan) in plans() {
+        let smooth = smoothly(&plan);
+        for offset in 0..3 {
+            let mut left = 40;
+            let rough = run(&plan, |_, at| {
+                let crashes = at % 3 == offset && left > 0;
+                left -= i32::from(crashes);
+                crashes
+            });
+            check(name, &smooth, &rough);
+        }
+    }
+}
+
+#[test]
+fn a_log_line_is_said_once_as_long_as_nothing_crashes_and_not_again_by_a_replay() {
+    fn talks() -> Box<dyn Guest> {
+        Box::new(Script::new(|host| async move {
+            for step in ["a", "b", "c"] {
+                let message = step.into();
+                host.ask(onward_execution::Request::Log { level: onward_execution::Level::Info, message }).await;
+                host.invoke("echo", json("1")).await?;
+            }
+            Ok(json("1"))
+        }))
+    }
+    let plan = plan(talks, &[("echo", |input, _| Ok(input.clone()))]);
+    assert_eq!(smoothly(&plan).logs, ["a", "b", "c"]);
+    let mut left = 1;
+    let rough = run(&plan, |point, at| {
+        let crashes = point == Point::AfterCommit && at > 6 && left > 0;
+        left -= i32::from(crashes);
+        crashes
+    });
+    assert_eq!((rough.crashes, &*rough.logs), (1, &["a", "b", "c"].map(String::from)[..]));
+}

@@ -1,0 +1,58 @@
+//! Signals with deadlines, and what an execution hands on to the one that takes its place.
+
+use onward_execution::{Execution, Guest, Limits, Progress, Script};
+use onward_journal::{Event, Timestamp};
+
+use crate::engine::{Virtual, json, plan, smoothly};
+
+fn twice() -> Box<dyn Guest> {
+    Box::new(Script::new(|host| async move {
+        let first = host.signal("go", Some(1_000)).await?;
+        let second = host.signal("go", None).await?;
+        Ok(json(&format!("[{}, {}]", first.is_some(), second.is_some())))
+    }))
+}
+
+#[test]
+fn a_signal_that_comes_too_late_goes_to_the_next_wait() {
+    let mut plan = plan(twice, &[]);
+    plan.signals = vec![(2, "go", "1")];
+    let outcome = smoothly(&plan);
+    assert_eq!(outcome.result, Ok(json("[false, true]")));
+}
+
+#[test]
+fn a_signal_that_comes_in_time_ends_the_wait_and_the_timer_does_no_harm() {
+    let mut plan = plan(twice, &[]);
+    plan.signals = vec![(1, "go", "1"), (2, "go", "2")];
+    let outcome = smoothly(&plan);
+    assert_eq!(outcome.result, Ok(json("[true, true]")));
+    assert!(!outcome.kinds().contains(&"TimerFired"));
+}
+
+#[test]
+fn whoever_continues_as_new_hands_on_its_input_and_the_signals_it_has_not_consumed() {
+    let mut execution = crate::engine::start();
+    let now = Timestamp::EPOCH;
+    for (name, payload) in [("b", "1"), ("a", "2"), ("b", "3")] {
+        execution.deliver_signal(&name.parse().unwrap(), json(payload), now).unwrap();
+    }
+    let mut guest = Script::new(|host| async move {
+        host.signal("b", None).await?;
+        host.continue_as_new(json("41")).await?;
+        Ok(json("\"nobody sees this\""))
+    });
+    let mut world = Virtual { now, logs: Vec::new() };
+    assert_eq!(execution.run(&mut guest, &mut world).unwrap(), Progress::Ended);
+    let successor = execution.successor().unwrap();
+    let signals: Vec<(&str, &str)> =
+        successor.signals.iter().map(|(name, payload)| (&**name, payload.as_str())).collect();
+    assert_eq!((successor.input.as_str(), signals), ("41", vec![("a", "2"), ("b", "3")]));
+    let Event::ExecutionCompleted { continued_as, .. } = &execution.journal().events().last().unwrap().event else {
+        panic!()
+    };
+    assert_eq!(*continued_as, Some(successor.execution));
+    assert_ne!(successor.execution, execution.id());
+    let again = Execution::recover(execution.journal().clone(), Limits::default());
+    assert!(again.is_over() && again.successor().is_none(), "whoever was continued once is not continued again");
+}

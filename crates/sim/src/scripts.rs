@@ -1,0 +1,158 @@
+//! The workflows and tasks of the simulated world. What they return does not depend on what fails.
+
+use onward_engine::shard::{Functions, Resolved};
+use onward_execution::{Guest, Host, Script, Taken};
+use onward_journal::{ComponentDigest, Delivery, ErrorKind, ExecutionError, InvokeResult, Payload};
+use onward_store::tables::Execution;
+
+/// All of them, as one component.
+pub(crate) struct Scripts;
+
+pub(crate) fn digest() -> ComponentDigest {
+    ComponentDigest::of(b"the scripts of the simulation")
+}
+
+pub(crate) fn number(value: u64) -> Payload {
+    Payload::of(&value).unwrap_or_else(|_| Payload::null())
+}
+
+fn value(payload: &Payload) -> u64 {
+    payload.as_str().parse().unwrap_or(0)
+}
+
+/// What a workflow returns for an input; `None` when it is cancelled, or has several good ends.
+pub(crate) type Expected = fn(u64) -> Option<u64>;
+
+/// The workflows.
+pub(crate) const WORKFLOWS: [(&str, Expected); 10] = [
+    ("chain", |n| Some(n)),
+    ("fan", |n| Some(n * (n + 1) / 2)),
+    ("flaky", |_| Some(3)),
+    ("sleeper", |n| Some(n)),
+    ("waiter", |_| Some(7)),
+    ("impatient", |_| Some(1)),
+    ("careful", |_| None),
+    ("counter", |_| Some(0)),
+    ("endless", |_| None),
+    ("parent", |n| Some(n + n * (n + 1) / 2)),
+];
+
+impl Functions for Scripts {
+    fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError> {
+        let n = value(input);
+        let script = match &*execution.function {
+            "chain" => Script::new(move |host| chain(host, n)),
+            "fan" => Script::new(move |host| fan(host, n)),
+            "flaky" => Script::new(move |host| async move { host.invoke("third_time", number(n)).await }),
+            "sleeper" => Script::new(move |host| sleeper(host, n)),
+            "waiter" => Script::new(waiter),
+            "impatient" => Script::new(impatient),
+            "careful" => Script::new(move |host| careful(host, n)),
+            "counter" => Script::new(move |host| counter(host, n)),
+            "endless" => Script::new(endless),
+            "parent" => Script::new(move |host| parent(host, n)),
+            other => return Err(ExecutionError::new(ErrorKind::UserError, format!("there is no workflow {other}"))),
+        };
+        Ok(Box::new(script))
+    }
+
+    fn resolve(&self, _: &Execution, function: &str) -> Resolved {
+        if WORKFLOWS.iter().any(|(name, _)| *name == function) {
+            Resolved::Workflow(digest())
+        } else if ["echo", "third_time", "once", "undo"].contains(&function) {
+            Resolved::Task(digest())
+        } else {
+            Resolved::Unknown
+        }
+    }
+}
+
+/// What a task does.
+pub(crate) fn perform(function: &str, input: &Payload, attempt: u32) -> InvokeResult {
+    match (function, attempt) {
+        ("third_time", 1 | 2) => Err(ExecutionError::new(ErrorKind::Timeout, "not yet")),
+        ("third_time", _) => Ok(number(u64::from(attempt))),
+        _ => Ok(input.clone()),
+    }
+}
+
+async fn chain(host: Host, n: u64) -> InvokeResult {
+    let mut last = 0;
+    for step in 1..=n {
+        last = value(&host.invoke("echo", number(step)).await?);
+    }
+    Ok(number(last))
+}
+
+async fn fan(host: Host, n: u64) -> InvokeResult {
+    let set = host.join_set().await?;
+    for step in 1..=n {
+        let promise = host.schedule("echo", number(step)).await?;
+        host.submit(set, promise).await?;
+    }
+    let mut sum = 0;
+    while let Taken::Result(_, result) = host.next(set, None).await? {
+        sum += value(&result?);
+    }
+    Ok(number(sum))
+}
+
+async fn sleeper(host: Host, n: u64) -> InvokeResult {
+    for _ in 0..n {
+        host.sleep(3_000).await?;
+    }
+    Ok(number(n))
+}
+
+async fn waiter(host: Host) -> InvokeResult {
+    let signal = host.signal("go", None).await?;
+    Ok(signal.unwrap_or_else(Payload::null))
+}
+
+async fn impatient(host: Host) -> InvokeResult {
+    let none = host.signal("never", Some(2_000)).await?;
+    let set = host.join_set().await?;
+    let promise = host.schedule("third_time", number(0)).await?;
+    host.submit(set, promise).await?;
+    while host.next(set, Some(500)).await? == Taken::TimedOut {}
+    Ok(number(u64::from(none.is_none())))
+}
+
+async fn careful(host: Host, n: u64) -> InvokeResult {
+    let promise = host.schedule_as("once", number(n), None, Delivery::AtMostOnce).await?;
+    match host.wait(promise).await {
+        Err(error) if error.kind.as_str() == "in_doubt" => Ok(number(99)),
+        other => other,
+    }
+}
+
+async fn counter(host: Host, n: u64) -> InvokeResult {
+    host.invoke("echo", number(n)).await?;
+    if n > 0 {
+        host.continue_as_new(number(n - 1)).await?;
+    }
+    Ok(number(n))
+}
+
+async fn endless(host: Host) -> InvokeResult {
+    let set = host.join_set().await?;
+    let child = host.schedule("sleeper", number(1_000_000)).await?;
+    host.submit(set, child).await?;
+    let waited = host.next(set, None).await;
+    host.invoke("undo", number(1)).await?;
+    match waited {
+        Err(error) => Err(error),
+        Ok(_) => Ok(number(0)),
+    }
+}
+
+async fn parent(host: Host, n: u64) -> InvokeResult {
+    let first = host.schedule("chain", number(n)).await?;
+    let second = host.schedule("fan", number(n)).await?;
+    let both = host.all(&[first, second]).await?;
+    let mut sum = 0;
+    for result in both {
+        sum += value(&result?);
+    }
+    Ok(number(sum))
+}

@@ -1,0 +1,55 @@
+//! Seeds. One that fails prints how to repeat it.
+
+#![expect(clippy::panic, reason = "a seed that fails says so")]
+
+use onward_sim::{Faults, Report, Sim};
+
+/// Everything goes wrong now and then.
+const ROUGH: Faults = Faults { crash: 4, stop: 2, commit_fails: 20, commit_unknown: 20, read_fails: 50 };
+
+fn run(seed: u64, faults: Faults) -> Report {
+    match Sim::new(seed, 2, faults).run() {
+        Ok(report) => report,
+        Err(what) => panic!("seed {seed}: {what}\nrepeat with ONWARD_SEED={seed} cargo test -p onward-sim"),
+    }
+}
+
+/// `ONWARD_SEED` runs one, `ONWARD_SEEDS` another number of them.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("ONWARD_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("ONWARD_SEEDS").unwrap_or(usual),
+    }
+}
+
+#[test]
+fn a_quiet_world_does_everything_once() {
+    let report = run(1, Faults::default());
+    assert_eq!(report.nodes, 1);
+}
+
+/// Half of them each: the two run side by side.
+fn rough_worlds(half: u64) {
+    let mut nodes = 0;
+    for seed in seeds(1_000).filter(|seed| seed % 2 == half) {
+        nodes += run(seed, ROUGH).nodes;
+    }
+    let is_whole = std::env::var("ONWARD_SEED").is_err() && std::env::var("ONWARD_SEEDS").is_err();
+    assert!(!is_whole || nodes > 750, "{nodes} nodes: the world was not rough");
+}
+
+#[test]
+fn a_rough_world_comes_to_the_same_end() {
+    rough_worlds(0);
+}
+
+#[test]
+fn a_rough_world_comes_to_the_same_end_again() {
+    rough_worlds(1);
+}
+
+#[test]
+fn a_seed_is_a_history() {
+    assert_eq!(run(3, ROUGH), run(3, ROUGH));
+}

@@ -1,0 +1,10 @@
+//! The host interface as Rust, generated from `sdk/wit/onward.wit`.
+
+wasmtime::component::bindgen!({
+    path: "../../sdk/wit",
+    world: "component",
+    imports: { default: async | trappable },
+    exports: { default: async },
+});
+
+pub(crate) use onward::guest::{host, task, types, workflow};

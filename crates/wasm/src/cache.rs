@@ -1,0 +1,290 @@
+//! Compiled components on disk. Compiling takes up to seconds, and a component is loaded again at every start.
+//!
+//! Machine code is trusted by whoever runs it, so a file is used only if its checksum holds. wasmtime has a cache of its
+//! own, but does not notice a damaged file, and its way to load code from elsewhere is `unsafe`. So its cache is given an
+//! empty folder, the stage: a file goes there once it was checked, and a fresh one is taken from there and sealed.
+
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::io::{self, Error, ErrorKind};
+use std::path::{Component as PathPart, Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use onward_journal::{ComponentDigest, hex};
+use sha2::{Digest, Sha256};
+use tempfile::{NamedTempFile, TempDir};
+use wasmtime::component::Component;
+use wasmtime::{CacheConfig, Engine, Result};
+
+/// The first line of a sealed file; another form is another line.
+const MAGIC: &str = "onward compiled component 1";
+const STAGE: &str = "stage-";
+/// A stage this much older than ours was left by a process that crashed.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Where compiled components are kept, if anywhere.
+pub(crate) struct Cache(Option<Folder>);
+
+struct Folder {
+    path: PathBuf,
+    stage: TempDir,
+    wasmtime: wasmtime::Cache,
+    bytes_max: u64,
+}
+
+impl Cache {
+    pub(crate) fn open(path: Option<&Path>, bytes_max: u64) -> Result<Self> {
+        let Some(path) = path else { return Ok(Self(None)) };
+        fs::create_dir_all(path)?;
+        let path = fs::canonicalize(path)?;
+        let stage = tempfile::Builder::new().prefix(STAGE).tempdir_in(&path)?;
+        let mut config = CacheConfig::new();
+        config.with_directory(stage.path());
+        let wasmtime = wasmtime::Cache::new(config)?;
+        let folder = Folder { path, stage, wasmtime, bytes_max };
+        folder.clear_stale_stages()?;
+        Ok(Self(Some(folder)))
+    }
+
+    /// What the engine is to be configured with.
+    pub(crate) fn wasmtime(&self) -> Option<wasmtime::Cache> {
+        self.0.as_ref().map(|folder| folder.wasmtime.clone())
+    }
+
+    /// Compiles a component, unless it was compiled before. Not for two threads at once: there is one stage.
+    pub(crate) fn compile(&self, engine: &Engine, digest: ComponentDigest, bytes: &[u8]) -> Result<Component> {
+        let Some(folder) = &self.0 else { return Component::from_binary(engine, bytes) };
+        let key = key(engine, digest);
+        folder.clear_stage();
+        let unsealed = folder.unseal(&key);
+        let hits = folder.wasmtime.cache_hits();
+        let component = Component::from_binary(engine, bytes)?;
+        if folder.wasmtime.cache_hits() == hits {
+            tracing::info!(%digest, reason = unsealed.err().map(tracing::field::display), "compiled a component");
+            // Without a file the next start compiles again; that is no reason to fail this one.
+            if let Err(error) = folder.seal(&key).and_then(|()| folder.evict()) {
+                tracing::warn!(%digest, %error, "cannot keep a compiled component");
+            }
+        }
+        folder.clear_stage();
+        Ok(component)
+    }
+}
+
+impl Folder {
+    /// Checks a sealed file and puts its code on the stage.
+    fn unseal(&self, key: &str) -> io::Result<()> {
+        let file = fs::read(self.path.join(key))?;
+        let (name, code) = open_seal(key, &file).ok_or_else(|| Error::new(ErrorKind::InvalidData, "damaged"))?;
+        let staged = self.stage.path().join(name);
+        if let Some(folder) = staged.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(staged, code)
+    }
+
+    /// Takes the code from the stage into a sealed file: all of it or nothing.
+    fn seal(&self, key: &str) -> io::Result<()> {
+        let name = self.staged()?;
+        let code = fs::read(self.stage.path().join(&name))?;
+        // Not on the stage: wasmtime removes there what it does not know.
+        let file = NamedTempFile::new_in(&self.path)?;
+        fs::write(file.path(), make_seal(key, &name, &code))?;
+        file.persist(self.path.join(key)).map_err(|error| error.error)?;
+        Ok(())
+    }
+
+    /// The only code on the stage, as a path from there.
+    fn staged(&self) -> io::Result<String> {
+        let mut found = Vec::new();
+        files(self.stage.path(), &mut found)?;
+        // What has an extension are notes that wasmtime makes.
+        found.retain(|path| path.extension().is_none());
+        let [path] = &found[..] else {
+            return Err(Error::other(format!("{} files on the stage", found.len())));
+        };
+        let name = path.strip_prefix(self.stage.path()).ok().and_then(Path::to_str);
+        name.map(str::to_owned).ok_or_else(|| Error::other("a file on the stage has no name"))
+    }
+
+    fn clear_stage(&self) {
+        let Ok(entries) = fs::read_dir(self.stage.path()) else { return };
+        for entry in entries.flatten() {
+            // wasmtime may write a note at the same time; code that stays makes `staged` fail, and nothing is sealed.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+
+    fn clear_stale_stages(&self) -> io::Result<()> {
+        let ours = fs::metadata(self.stage.path())?.modified()?;
+        for entry in fs::read_dir(&self.path)?.flatten() {
+            let is_stage = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGE));
+            let age = entry.metadata()?.modified().ok().and_then(|at| ours.duration_since(at).ok());
+            if is_stage && age.is_some_and(|age| age > STALE) {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest files until the rest fits.
+    fn evict(&self) -> io::Result<()> {
+        let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if metadata.is_file() {
+                files.push((metadata.modified()?, metadata.len(), entry.path()));
+            }
+        }
+        files.sort();
+        let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        for (_, freed, path) in files {
+            if bytes <= self.bytes_max {
+                break;
+            }
+            fs::remove_file(path)?;
+            bytes -= freed;
+        }
+        Ok(())
+    }
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() { files(&entry.path(), found)? } else { found.push(entry.path()) }
+    }
+    Ok(())
+}
+
+/// The name of a file: which component, compiled by which compiler with which settings for which processor.
+fn key(engine: &Engine, digest: ComponentDigest) -> String {
+    let mut compiler = Fingerprint(Sha256::new());
+    engine.precompile_compatibility_hash().hash(&mut compiler);
+    let compiler: [u8; 32] = compiler.0.finalize().into();
+    format!("{}-{}", hex::encode(digest.as_bytes()), hex::encode(&compiler[..8]))
+}
+
+struct Fingerprint(Sha256);
+
+impl Hasher for Fingerprint {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        let digest: [u8; 32] = self.0.clone().finalize().into();
+        digest.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    }
+}
+
+/// The checksum covers the key too, so a file under another name is noticed.
+fn checksum(key: &str, name: &str, code: &[u8]) -> String {
+    let mut sum = Sha256::new();
+    for part in [key.as_bytes(), name.as_bytes(), code] {
+        sum.update((part.len() as u64).to_le_bytes());
+        sum.update(part);
+    }
+    hex::encode(&sum.finalize())
+}
+
+fn make_seal(key: &str, name: &str, code: &[u8]) -> Vec<u8> {
+    let mut file = format!("{MAGIC}\n{}\n{name}\n", checksum(key, name, code)).into_bytes();
+    file.extend_from_slice(code);
+    file
+}
+
+/// The name and the code in a sealed file, if it is whole and where it belongs.
+fn open_seal<'a>(key: &str, file: &'a [u8]) -> Option<(&'a str, &'a [u8])> {
+    let (magic, rest) = line(file)?;
+    let (sum, rest) = line(rest)?;
+    let (name, code) = line(rest)?;
+    let stays_inside = Path::new(name).components().all(|part| matches!(part, PathPart::Normal(_)));
+    (magic == MAGIC && stays_inside && sum == checksum(key, name, code)).then_some((name, code))
+}
+
+fn line(file: &[u8]) -> Option<(&str, &[u8])> {
+    let end = file.iter().position(|byte| *byte == b'\n')?;
+    let (line, rest) = file.split_at(end);
+    Some((std::str::from_utf8(line).ok()?, rest.get(1..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAT: &str = "(component)";
+
+    fn engine(cache: &Cache) -> Engine {
+        let mut config = wasmtime::Config::new();
+        config.cache(cache.wasmtime());
+        Engine::new(&config).unwrap()
+    }
+
+    /// Opens the folder anew, compiles, and says whether a file was used.
+    fn reuses(folder: &Path, text: &str) -> bool {
+        let cache = Cache::open(Some(folder), 1 << 20).unwrap();
+        let bytes = wat::parse_str(text).unwrap();
+        cache.compile(&engine(&cache), ComponentDigest::of(&bytes), &bytes).unwrap();
+        cache.0.unwrap().wasmtime.cache_hits() == 1
+    }
+
+    fn sealed(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).unwrap().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
+    }
+
+    #[test]
+    fn a_component_is_compiled_once() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!reuses(folder.path(), WAT));
+        assert!(reuses(folder.path(), WAT));
+        assert!(!reuses(folder.path(), "(component (core module))"));
+        assert_eq!(sealed(folder.path()).len(), 2);
+    }
+
+    #[test]
+    fn a_damaged_file_is_compiled_again() {
+        let folder = tempfile::tempdir().unwrap();
+        reuses(folder.path(), WAT);
+        let path = sealed(folder.path()).pop().unwrap();
+        let whole = fs::read(&path).unwrap();
+        for place in (0..whole.len()).step_by(whole.len() / 50) {
+            let mut damaged = whole.clone();
+            damaged[place] ^= 1;
+            fs::write(&path, damaged).unwrap();
+            assert!(!reuses(folder.path(), WAT), "a flipped bit at {place}");
+            assert_eq!(fs::read(&path).unwrap(), whole, "written anew");
+        }
+        for length in [0, 10, whole.len() - 1] {
+            fs::write(&path, &whole[..length]).unwrap();
+            assert!(!reuses(folder.path(), WAT), "{length} bytes");
+        }
+        assert!(reuses(folder.path(), WAT));
+    }
+
+    #[test]
+    fn a_file_under_another_name_is_foreign() {
+        let file = make_seal("key", "a/b", b"code");
+        assert_eq!(open_seal("key", &file), Some(("a/b", &b"code"[..])));
+        assert_eq!(open_seal("other", &file), None);
+        assert_eq!(open_seal("key", &make_seal("key", "../b", b"code")), None);
+        assert_eq!(open_seal("key", &make_seal("key", "/b", b"code")), None);
+    }
+
+    #[test]
+    fn the_oldest_files_go_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(Some(folder.path()), 25).unwrap();
+        for (name, seconds) in [("old", 1), ("new", 3), ("middle", 2)] {
+            let file = fs::File::create(folder.path().join(name)).unwrap();
+            file.set_len(10).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+        }
+        cache.0.unwrap().evict().unwrap();
+        let mut left = sealed(folder.path());
+        left.sort();
+        assert_eq!(left, ["middle", "new"].map(|name| folder.path().join(name)));
+    }
+}

@@ -1,0 +1,166 @@
+//! Lists of hosts that requests may go to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Hosts by pattern: `api.example.com`, `*.example.com` (everything below, not itself), `*`; with `:8443` for that port
+/// and `:*` for every port. Without one it is the usual port of the scheme.
+///
+/// ```
+/// use onward_wasm::HostPattern;
+/// let pattern: HostPattern = "*.example.com:8443".parse()?;
+/// assert!(pattern.matches("api.example.com", 8443, 443));
+/// assert!(!pattern.matches("example.com", 8443, 443));
+/// # Ok::<(), onward_wasm::PatternError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostPattern {
+    host: Host,
+    port: Port,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Host {
+    Any,
+    Below(String),
+    Exactly(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Port {
+    Usual,
+    Any,
+    Exactly(u16),
+}
+
+impl HostPattern {
+    /// Whether a request to this host and port is meant; `usual_port` is the one of its scheme.
+    pub fn matches(&self, host: &str, port: u16, usual_port: u16) -> bool {
+        let host = normal(host);
+        let host_fits = match &self.host {
+            Host::Any => true,
+            Host::Below(parent) => {
+                host.strip_suffix(parent.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+            }
+            Host::Exactly(name) => host == *name,
+        };
+        let port_fits = match self.port {
+            Port::Usual => port == usual_port,
+            Port::Any => true,
+            Port::Exactly(allowed) => port == allowed,
+        };
+        host_fits && port_fits
+    }
+}
+
+/// Lower case, without the dot that may end a name and the brackets around an IPv6 address.
+pub(super) fn normal(host: &str) -> String {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host.to_ascii_lowercase()
+}
+
+impl FromStr for HostPattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let refuse = || PatternError(text.chars().take(100).collect());
+        let (host, port) = split(text);
+        let port = match port {
+            None => Port::Usual,
+            Some("*") => Port::Any,
+            Some(port) => Port::Exactly(port.parse().ok().filter(|port| *port != 0).ok_or_else(refuse)?),
+        };
+        if host == "*" {
+            return Ok(Self { host: Host::Any, port });
+        }
+        let host = normal(host);
+        let host = match host.strip_prefix("*.") {
+            Some(parent) if is_host(parent) => Host::Below(parent.to_owned()),
+            None if is_host(&host) => Host::Exactly(host),
+            _ => return Err(refuse()),
+        };
+        Ok(Self { host, port })
+    }
+}
+
+/// Parts a port from a host; the colons of an IPv6 address are in brackets.
+fn split(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once(':') {
+        Some((host, port)) if host.starts_with('[') == host.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    let is_address = text.parse::<std::net::Ipv6Addr>().is_ok();
+    let is_letter = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
+    is_address || text.split('.').all(|label| !label.is_empty() && label.chars().all(is_letter))
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Any => f.write_str("*")?,
+            Host::Below(parent) => write!(f, "*.{parent}")?,
+            Host::Exactly(host) if host.contains(':') => write!(f, "[{host}]")?,
+            Host::Exactly(host) => f.write_str(host)?,
+        }
+        match self.port {
+            Port::Usual => Ok(()),
+            Port::Any => f.write_str(":*"),
+            Port::Exactly(port) => write!(f, ":{port}"),
+        }
+    }
+}
+
+/// Why a text is not a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not a pattern of hosts: expected such as `api.example.com`, `*.example.com:8443` or `*`")]
+pub struct PatternError(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_what_it_says() {
+        for (pattern, host, port, expected) in [
+            ("api.example.com", "api.example.com", 443, true),
+            ("api.example.com", "API.Example.com.", 443, true),
+            ("API.example.com.", "api.example.com", 443, true),
+            ("api.example.com", "api.example.com", 8443, false),
+            ("api.example.com", "xapi.example.com", 443, false),
+            ("api.example.com", "api.example.com.evil.org", 443, false),
+            ("api.example.com:8443", "api.example.com", 8443, true),
+            ("api.example.com:8443", "api.example.com", 443, false),
+            ("api.example.com:*", "api.example.com", 1, true),
+            ("*.example.com", "api.example.com", 443, true),
+            ("*.example.com", "a.b.example.com", 443, true),
+            ("*.example.com", "example.com", 443, false),
+            ("*.example.com", ".example.com", 443, false),
+            ("*.example.com", "evilexample.com", 443, false),
+            ("*", "anything", 443, true),
+            ("*", "anything", 80, false),
+            ("*:*", "anything", 1, true),
+            ("127.0.0.1:8080", "127.0.0.1", 8080, true),
+            ("[::1]:8080", "[::1]", 8080, true),
+            ("[::1]", "::1", 443, true),
+        ] {
+            let parsed: HostPattern = pattern.parse().unwrap();
+            assert_eq!(parsed.matches(host, port, 443), expected, "{pattern} {host}:{port}");
+            assert_eq!(parsed.to_string().parse(), Ok(parsed));
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        for text in
+            ["", "*.", "*.*", "a*b", "https://example.com", "example.com/x", "a..b", "a:0", "a:99999", "a:", "a b"]
+        {
+            assert!(text.parse::<HostPattern>().is_err(), "{text:?}");
+        }
+    }
+}

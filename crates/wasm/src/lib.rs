@@ -1,0 +1,35 @@
+//! Guests: WASM components that are compiled, limited and run, as workflows and as tasks.
+//!
+//! This is the only crate that knows wasmtime. A workflow is a [`onward_execution::Guest`]: a coroutine that asks for
+//! everything it does not compute, and computes the same thing every time. A task runs to its end under tokio, with real
+//! time and randomness and requests to hosts that are allowed.
+//!
+//! - [`Runtime`]: compiles components, checks what they want and can do, and keeps them.
+//! - [`Component::workflow`], [`Component::task`]: calls a function of one.
+//! - [`Http`]: requests to the outside. It knows nothing of WASM.
+
+mod bindings;
+mod cache;
+mod component;
+mod config;
+mod guest;
+mod host;
+mod http;
+mod limiter;
+mod load;
+mod mailbox;
+mod runtime;
+mod stop;
+mod task;
+mod wasi;
+
+pub use component::{Component, FunctionInfo, Kind};
+pub use config::{Config, TaskLimits, WorkflowLimits};
+pub use host::OwnContext;
+pub use http::{
+    Class, Egress, HostPattern, HostRule, Http, HttpConfig, HttpError, HttpRequest, HttpResponse, PatternError,
+    Resolve, SystemResolver, classify,
+};
+pub use load::LoadError;
+pub use runtime::{Runtime, RuntimeError};
+pub use task::{Services, TaskCall};

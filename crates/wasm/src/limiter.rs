@@ -1,0 +1,106 @@
+//! What an instance may allocate. A refused growth is the guest's to handle; if it stops over it, the error can say so.
+
+use wasmtime::{Result, format_err};
+
+/// Counts the memory and the table elements of one instance.
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    memory_bytes: usize,
+    memory_bytes_max: usize,
+    table_elements: usize,
+    table_elements_max: usize,
+    refused: Option<String>,
+    granted: bool,
+}
+
+impl Limiter {
+    pub(crate) fn new(memory_bytes_max: usize, table_elements_max: usize) -> Self {
+        Self { memory_bytes: 0, memory_bytes_max, table_elements: 0, table_elements_max, refused: None, granted: false }
+    }
+
+    /// The growth that was refused last.
+    pub(crate) fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    fn refuse(&mut self, reason: String) -> Result<bool> {
+        self.refused = Some(reason);
+        self.granted = false;
+        Ok(false)
+    }
+
+    /// The limits are checked before anything is allocated, so what fails after that is the machine's fault. A guest that
+    /// saw the difference would not be deterministic.
+    fn machine_failed(&mut self, error: &wasmtime::Error) -> Result<()> {
+        if self.granted { Err(format_err!("the machine has no memory left: {error}")) } else { Ok(()) }
+    }
+}
+
+impl wasmtime::ResourceLimiter for Limiter {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
+        let total = (self.memory_bytes - current.min(self.memory_bytes)).saturating_add(desired);
+        if total > self.memory_bytes_max {
+            return self.refuse(format!("{total} bytes of memory, the limit is {}", self.memory_bytes_max));
+        }
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return self.refuse(format!("{desired} bytes of memory, its own maximum is lower"));
+        }
+        self.memory_bytes = total;
+        self.granted = true;
+        Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> Result<()> {
+        self.machine_failed(&error)
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
+        let total = (self.table_elements - current.min(self.table_elements)).saturating_add(desired);
+        if total > self.table_elements_max {
+            return self.refuse(format!("{total} table elements, the limit is {}", self.table_elements_max));
+        }
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return self.refuse(format!("{desired} table elements, its own maximum is lower"));
+        }
+        self.table_elements = total;
+        self.granted = true;
+        Ok(true)
+    }
+
+    fn table_grow_failed(&mut self, error: wasmtime::Error) -> Result<()> {
+        self.machine_failed(&error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmtime::ResourceLimiter;
+
+    use super::*;
+
+    #[test]
+    fn memories_of_an_instance_share_its_limit() {
+        let mut limiter = Limiter::new(100, 10);
+        assert!(limiter.memory_growing(0, 60, None).unwrap());
+        assert!(!limiter.memory_growing(0, 60, None).unwrap());
+        assert_eq!(limiter.refused(), Some("120 bytes of memory, the limit is 100"));
+        assert!(limiter.memory_growing(60, 100, None).unwrap());
+        assert!(!limiter.memory_growing(100, usize::MAX, None).unwrap());
+    }
+
+    #[test]
+    fn only_growth_within_the_limits_can_fail_by_the_machine() {
+        let mut limiter = Limiter::new(100, 10);
+        assert!(!limiter.table_growing(0, 11, None).unwrap());
+        assert!(limiter.table_grow_failed(format_err!("no")).is_ok());
+        assert!(limiter.table_growing(0, 10, None).unwrap());
+        assert!(limiter.table_grow_failed(format_err!("no")).is_err());
+    }
+
+    #[test]
+    fn a_declared_maximum_is_a_limit_too() {
+        let mut limiter = Limiter::new(100, 10);
+        assert!(!limiter.memory_growing(0, 50, Some(40)).unwrap());
+        assert!(!limiter.table_growing(0, 5, Some(4)).unwrap());
+    }
+}

@@ -1,0 +1,201 @@
+//! What a component must be like to be let in.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use onward_journal::{ComponentDigest, Name, NameError, Payload, Text};
+use thiserror::Error;
+use wasmtime::component::Linker;
+use wasmtime::component::types::ComponentItem;
+
+use crate::bindings::{self, ComponentPre, types};
+use crate::component::{Component, FunctionInfo, Kind};
+use crate::config::Config;
+use crate::host::{Data, OwnContext, Role};
+use crate::limiter::Limiter;
+use crate::runtime::{Shared, TABLES_PER_PLACE};
+use crate::stop::explain;
+use crate::wasi;
+
+/// Memories that a component may have.
+pub(crate) const WEIGHT_MAX: u32 = 4;
+/// A component that needs longer to say what it can do is broken.
+const FUEL_FOR_DESCRIBE: u64 = 10_000_000_000;
+/// Every version that is compatible with ours.
+const INTERFACES: &str = "onward:guest/";
+const VERSION: &str = "0.1.";
+
+/// Why a component is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LoadError {
+    /// It is larger than the configuration allows.
+    #[error("the component has {bytes} bytes, the limit is {max}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// It is not a component.
+    #[error("not a component: {0}")]
+    Invalid(String),
+    /// It wants something that guests do not get.
+    #[error("the component imports `{0}`: there is only `onward:guest` 0.1, and a little of WASI 0.2")]
+    ForeignImport(String),
+    /// It wants one of our interfaces to be something else.
+    #[error("the component's imports do not fit: {0}")]
+    WrongImport(String),
+    /// It lacks a function of the world.
+    #[error("the component does not export the function `{0}`")]
+    MissingExport(&'static str),
+    /// A function of the world has another type.
+    #[error("the component's exports do not fit: {0}")]
+    WrongExport(String),
+    /// It needs more memories or tables than there are for one.
+    #[error("the component needs {what}, the limit is {max}")]
+    TooDemanding {
+        /// How many of what.
+        what: String,
+        /// The limit.
+        max: u32,
+    },
+    /// It failed to say what it can do.
+    #[error("`describe` failed: {0}")]
+    Describe(String),
+    /// It has more functions than the configuration allows.
+    #[error("the component has {count} functions, the limit is {max}")]
+    TooManyFunctions {
+        /// How many.
+        count: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A function has a name that is none.
+    #[error("a function of the component: {0}")]
+    FunctionName(#[from] NameError),
+    /// Two functions have one name.
+    #[error("the component has two functions `{0}`")]
+    FunctionTwice(Name),
+    /// The schema of a function is not JSON.
+    #[error("the schema of `{function}` is {reason}")]
+    Schema {
+        /// Whose.
+        function: Name,
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl LoadError {
+    pub(crate) fn invalid(error: &wasmtime::Error) -> Self {
+        Self::Invalid(format!("{error:#}"))
+    }
+}
+
+/// Checks a compiled component and asks it what it can do.
+pub(crate) fn admit(
+    digest: ComponentDigest,
+    compiled: &wasmtime::component::Component,
+    shared: &Arc<Shared>,
+    linker: &Linker<Data>,
+    config: &Config,
+) -> Result<Component, LoadError> {
+    check_imports(compiled, shared)?;
+    check_exports(compiled, shared)?;
+    let weight = weigh(compiled)?;
+    let mut linker = linker.clone();
+    let pre = wasi::provide(&mut linker, compiled, shared.engine())
+        .and_then(|()| linker.instantiate_pre(compiled))
+        .map_err(|error| LoadError::WrongImport(format!("{error:#}")))?;
+    let pre = ComponentPre::new(pre).map_err(|error| LoadError::WrongExport(format!("{error:#}")))?;
+    let described = describe(&pre, shared, config)?;
+    let functions = functions(described, config.functions_max)?;
+    Ok(Component::new(digest, functions, pre, weight, Arc::clone(shared)))
+}
+
+fn check_imports(compiled: &wasmtime::component::Component, shared: &Shared) -> Result<(), LoadError> {
+    let component = compiled.component_type();
+    let foreign = component.imports(shared.engine()).find(|(name, _)| !is_ours(name) && !wasi::is_virtual(name));
+    foreign.map_or(Ok(()), |(name, _)| Err(LoadError::ForeignImport(name.to_owned())))
+}
+
+fn is_ours(import: &str) -> bool {
+    let Some((interface, version)) = import.strip_prefix(INTERFACES).and_then(|rest| rest.split_once('@')) else {
+        return false;
+    };
+    matches!(interface, "types" | "host" | "workflow" | "task") && version.starts_with(VERSION)
+}
+
+fn check_exports(compiled: &wasmtime::component::Component, shared: &Shared) -> Result<(), LoadError> {
+    let component = compiled.component_type();
+    for name in ["describe", "call"] {
+        match component.get_export(shared.engine(), name).map(|item| item.ty) {
+            Some(ComponentItem::ComponentFunc(_)) => {}
+            _ => return Err(LoadError::MissingExport(name)),
+        }
+    }
+    Ok(())
+}
+
+/// How many places of the pool an instance takes: one for each memory or for a few tables.
+fn weigh(compiled: &wasmtime::component::Component) -> Result<u32, LoadError> {
+    let too_demanding = |what, max| Err(LoadError::TooDemanding { what, max });
+    let Some(needs) = compiled.resources_required() else {
+        return too_demanding("modules that it imports".to_owned(), 0);
+    };
+    if needs.num_memories > WEIGHT_MAX {
+        return too_demanding(format!("{} memories", needs.num_memories), WEIGHT_MAX);
+    }
+    if needs.num_tables > WEIGHT_MAX * TABLES_PER_PLACE {
+        return too_demanding(format!("{} tables", needs.num_tables), WEIGHT_MAX * TABLES_PER_PLACE);
+    }
+    Ok(needs.num_memories.max(needs.num_tables.div_ceil(TABLES_PER_PLACE)).max(1))
+}
+
+fn describe(pre: &ComponentPre<Data>, shared: &Shared, config: &Config) -> Result<Vec<types::Function>, LoadError> {
+    let context = OwnContext { execution: Text::from(""), idempotency_key: Text::from(""), attempt: 1 };
+    let limiter = Limiter::new(config.memory_bytes_max, config.table_elements_max);
+    let data = Data::new(Role::Describe, context, limiter, 0);
+    let mut store =
+        shared.store(data, FUEL_FOR_DESCRIBE, None).map_err(|error| LoadError::Describe(format!("{error:#}")))?;
+    let waits = || LoadError::Describe("it waits for something".to_owned());
+    let failed = |error, data: &Data| LoadError::Describe(explain(&error, data).message.to_string());
+    let instance = at_once(pre.instance_pre().instantiate_async(&mut store))
+        .ok_or_else(waits)?
+        .map_err(|error| failed(error, store.data()))?;
+    let typed = bindings::Component::new(&mut store, &instance)
+        .map_err(|error| LoadError::WrongExport(format!("{error:#}")))?;
+    at_once(typed.call_describe(&mut store)).ok_or_else(waits)?.map_err(|error| failed(error, store.data()))
+}
+
+/// While it describes itself a component gets every answer at once, so its future never waits.
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+fn functions(described: Vec<types::Function>, max: usize) -> Result<Vec<FunctionInfo>, LoadError> {
+    if described.len() > max {
+        return Err(LoadError::TooManyFunctions { count: described.len(), max });
+    }
+    let mut functions: Vec<FunctionInfo> = Vec::with_capacity(described.len());
+    for function in described {
+        let name: Name = function.name.parse()?;
+        if functions.iter().any(|other| other.name == name) {
+            return Err(LoadError::FunctionTwice(name));
+        }
+        let kind = match function.kind {
+            types::Kind::Workflow => Kind::Workflow,
+            types::Kind::Task => Kind::Task,
+        };
+        let schema = match function.schema.as_deref().map(Payload::parse).transpose() {
+            Ok(schema) => schema,
+            Err(error) => return Err(LoadError::Schema { function: name, reason: error.to_string() }),
+        };
+        functions.push(FunctionInfo { name, kind, schema });
+    }
+    Ok(functions)
+}

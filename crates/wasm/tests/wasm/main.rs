@@ -1,0 +1,58 @@
+//! Guests written as WAT text, loaded and run; and one that was written with the SDK.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+
+mod guests;
+mod http;
+mod load;
+mod measure;
+mod sdk;
+mod task;
+mod wasi;
+mod workflow;
+
+use std::sync::LazyLock;
+
+use onward_execution::{Guest, Turn};
+use onward_journal::{ExecutionError, Payload};
+use onward_wasm::{Component, Config, OwnContext, Runtime, WorkflowLimits};
+
+/// Many tests, one pool.
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Runtime::new(Config { workflows_max: 64, tasks_max: 16, ..Config::default() }).unwrap());
+
+fn load(bytes: &[u8]) -> Component {
+    RUNTIME.load(bytes).unwrap()
+}
+
+fn own() -> OwnContext {
+    OwnContext { execution: "execution-1".into(), idempotency_key: "root.1".into(), attempt: 2 }
+}
+
+fn payload(text: &str) -> Payload {
+    Payload::parse(text).unwrap()
+}
+
+/// The workflow whose body is `body`.
+fn flow(body: &str, limits: WorkflowLimits) -> Box<dyn Guest> {
+    load(&guests::with_call(body)).workflow("flow", &payload("[1,2]"), own(), limits)
+}
+
+/// Lets a guest run until it does more than pause, and says how often it paused.
+fn run_on(guest: &mut dyn Guest) -> (usize, Turn) {
+    for pauses in 0.. {
+        match guest.turn(None) {
+            Turn::Pauses => {}
+            turn => return (pauses, turn),
+        }
+    }
+    unreachable!()
+}
+
+/// The error that a turn ends with.
+fn failed(turn: Turn) -> ExecutionError {
+    match turn {
+        Turn::Ends(Err(error)) => error,
+        other => panic!("it did not fail: {other:?}"),
+    }
+}

@@ -1,0 +1,56 @@
+//! Guests that want WASI.
+
+use onward_execution::{Answer, Guest, Level, Request, Turn};
+use onward_journal::Timestamp;
+use onward_wasm::WorkflowLimits;
+
+use crate::{failed, guests, load, own, payload};
+
+fn flow(body: &str) -> Box<dyn Guest> {
+    let component = load(&guests::parse(&include_str!("wasi.wat").replace(";;BODY", body)));
+    component.workflow("flow", &payload("1"), own(), WorkflowLimits::default())
+}
+
+#[test]
+fn lines_that_are_written_are_logged_and_are_last_words() {
+    let body = "(call $write (call $get-stderr) (i32.const 300) (i32.const 18) (i32.const 400)) (unreachable)";
+    let mut guest = flow(body);
+    let line = Request::Log { level: Level::Error, message: "a line".into() };
+    assert_eq!(guest.turn(None), Turn::Asks(line));
+    assert_eq!(failed(guest.turn(Some(Answer::Done))).to_string(), "trap: unreachable code was reached: a line");
+}
+
+#[test]
+fn the_clock_and_randomness_are_recorded() {
+    // Seconds and randomness are one digit each.
+    let body = r#"
+        (call $now (i32.const 512))
+        (i32.store8 (i32.const 600) (i32.wrap_i64 (i64.load (i32.const 512))))
+        (i32.store8 (i32.const 601) (i32.wrap_i64 (call $random)))
+        (i32.store (i32.const 2052) (i32.const 600))
+        (i32.store (i32.const 2056) (i32.const 2))
+        (i32.const 2048)"#;
+    let mut guest = flow(body);
+    assert_eq!(guest.turn(None), Turn::Asks(Request::Now));
+    let at = Timestamp::from_micros(49_000_000).unwrap();
+    assert_eq!(guest.turn(Some(Answer::Time(at))), Turn::Asks(Request::Random { length: 8 }));
+    let bytes = [0, 0, 0, 0, 0, 0, 0, b'7'];
+    assert_eq!(guest.turn(Some(Answer::Random(bytes.into()))), Turn::Ends(Ok(payload("17"))));
+}
+
+#[test]
+fn there_are_no_arguments() {
+    let body = r#"
+        (call $arguments (i32.const 500))
+        (i32.store8 (i32.const 600) (i32.add (i32.load (i32.const 504)) (i32.const 48)))
+        (i32.store (i32.const 2052) (i32.const 600))
+        (i32.store (i32.const 2056) (i32.const 1))
+        (i32.const 2048)"#;
+    assert_eq!(flow(body).turn(None), Turn::Ends(Ok(payload("0"))));
+}
+
+#[test]
+fn what_there_is_not_stops_whoever_calls_it() {
+    let error = failed(flow("(call $made-up) (unreachable)").turn(None));
+    assert_eq!(error.to_string(), "trap: it called `wasi:cli/environment#made-up`, which there is not");
+}

@@ -1,0 +1,44 @@
+//! Workflows and tasks for the tests of the engine, each as small as what it is for.
+//!
+//! `seed` has the three that produce the worked journals of the specification; the others provoke one behaviour each.
+
+mod basics;
+mod limits;
+mod seed;
+
+use basics::{
+    chain, child, compensate, counter, echo, fail, fan_out, flaky, parent, persistent, saga, sleeper, step, waiter,
+};
+use limits::{hog, spin, trap, trap_task};
+use seed::{blocking_signal, buffered_signal, create_order, fetch_user, full_example, send_email, send_sms};
+
+onward::component!(
+    full_example,
+    buffered_signal,
+    blocking_signal,
+    fetch_user,
+    send_email,
+    send_sms,
+    create_order,
+    echo,
+    chain,
+    fan_out,
+    step,
+    sleeper,
+    waiter,
+    parent,
+    child,
+    saga,
+    compensate,
+    counter,
+    fail,
+    persistent,
+    flaky,
+    trap,
+    trap_task,
+    spin,
+    hog,
+);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! The order workflow of the demonstration: randomness, a task that is retried, two messages at once, a timer, a signal.
+
+use onward::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// What the customer wants.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    pub customer: String,
+    pub item: String,
+    pub quantity: u32,
+}
+
+/// What the customer is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    pub to: String,
+    pub text: String,
+}
+
+/// What a person answers with the signal `approval`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Approval {
+    pub approved: bool,
+    pub by: String,
+}
+
+/// What the customer gets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Receipt {
+    pub number: String,
+    pub reservation: String,
+    pub notified: Vec<String>,
+    pub approved_by: String,
+}
+
+/// Takes an order from its number to its receipt.
+#[workflow]
+pub fn order(order: Order) -> Result<Receipt> {
+    let number = format!("{:08x}", random_u64() as u32);
+    info!("order {number} of {} for {}", order.item, order.customer);
+
+    let retry = Retry::attempts(5).first_wait(Duration::from_millis(200));
+    let reservation = call::<reserve_stock>(&order).retry(retry).run()?;
+
+    let message = Message { to: order.customer, text: format!("order {number} is under way") };
+    let mut messages = join_set()?;
+    messages.submit::<send_email>(&message)?;
+    messages.submit::<send_sms>(&message)?;
+    let mut notified = Vec::new();
+    while let Some(done) = messages.next()? {
+        notified.push(done.result?);
+    }
+
+    sleep(Duration::from_secs(1))?;
+    let approval: Approval = await_signal("approval")?;
+    if !approval.approved {
+        return Err(Error::new("not_approved", format!("{} said no", approval.by)));
+    }
+    Ok(Receipt { number, reservation, notified, approved_by: approval.by })
+}
+
+/// The warehouse answers only at the third attempt.
+#[task]
+pub fn reserve_stock(order: Order) -> Result<String> {
+    match own().attempt {
+        attempt @ 1..3 => Err(Error::new("warehouse_busy", format!("no answer to attempt {attempt}"))),
+        _ => Ok(format!("{} × {}", order.quantity, order.item)),
+    }
+}
+
+/// Tells the customer by email.
+#[task]
+pub fn send_email(message: Message) -> Result<String> {
+    info!("email to {}: {}", message.to, message.text);
+    Ok("email".to_owned())
+}
+
+/// Tells the customer by SMS.
+#[task]
+pub fn send_sms(message: Message) -> Result<String> {
+    info!("SMS to {}: {}", message.to, message.text);
+    Ok("sms".to_owned())
+}
+
+onward::component!(order, reserve_stock, send_email, send_sms);
+
+#[cfg(test)]
+mod tests;

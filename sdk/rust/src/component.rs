@@ -1,0 +1,152 @@
+//! Making a component of functions.
+
+/// Makes these workflows and tasks the functions of the component. Once in a crate that is a `cdylib`.
+///
+/// ```
+/// # use onward::prelude::*;
+/// #[task]
+/// fn greet(name: String) -> Result<String> {
+///     Ok(format!("hello {name}"))
+/// }
+///
+/// #[workflow]
+/// fn welcome(name: String) -> Result<String> {
+///     invoke::<greet>(name)
+/// }
+///
+/// onward::component!(welcome, greet);
+/// # fn main() {}
+/// ```
+///
+/// Each has a name of its own:
+///
+/// ```compile_fail
+/// # use onward::prelude::*;
+/// #[task]
+/// fn greet() -> Result<()> {
+///     Ok(())
+/// }
+///
+/// onward::component!(greet, greet);
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! component {
+    ($($function:path),+ $(,)?) => {
+        const _: () = {
+            const FUNCTIONS: &[$crate::component::Entry] = &[$($crate::component::Entry::of::<$function>()),+];
+            ::core::assert!($crate::component::distinct(FUNCTIONS), "two functions of the component have one name");
+            $crate::__export!(FUNCTIONS);
+        };
+    };
+}
+
+/// Exports the table to the host.
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export {
+    ($functions:expr) => {
+        struct Component;
+
+        impl $crate::bindings::Guest for Component {
+            fn describe() -> ::std::vec::Vec<$crate::bindings::onward::guest::types::Function> {
+                $crate::component::describe($functions)
+            }
+
+            fn call(
+                function: ::std::string::String,
+                input: ::std::string::String,
+            ) -> ::core::result::Result<::std::string::String, $crate::bindings::onward::guest::types::Failure> {
+                $crate::component::call($functions, &function, &input)
+            }
+        }
+
+        $crate::bindings::__onward_export!(Component with_types_in $crate::bindings);
+    };
+}
+
+/// A native build has no host: the table is only checked.
+#[cfg(not(target_arch = "wasm32"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export {
+    ($functions:expr) => {
+        const _: &[$crate::component::Entry] = $functions;
+    };
+}
+
+#[doc(hidden)]
+pub use crate::function::Entry;
+
+/// Whether all names differ. The compiler asks, so it is written as the compiler can run it.
+#[doc(hidden)]
+pub const fn distinct(functions: &[Entry]) -> bool {
+    let mut first = 0;
+    while first < functions.len() {
+        let mut second = first + 1;
+        while second < functions.len() {
+            if same(functions[first].name.as_bytes(), functions[second].name.as_bytes()) {
+                return false;
+            }
+            second += 1;
+        }
+        first += 1;
+    }
+    true
+}
+
+const fn same(mut left: &[u8], mut right: &[u8]) -> bool {
+    loop {
+        match (left, right) {
+            ([], []) => return true,
+            ([one, left_rest @ ..], [other, right_rest @ ..]) if *one == *other => {
+                (left, right) = (left_rest, right_rest);
+            }
+            _ => return false,
+        }
+    }
+}
+#[cfg(target_arch = "wasm32")]
+pub use guest::{call, describe};
+
+#[cfg(target_arch = "wasm32")]
+mod guest {
+    use std::panic;
+
+    use crate::bindings::onward::guest::types::{self, Failure, Function};
+
+    use crate::function::{Entry, Kind};
+    use crate::log::Level;
+    use crate::{Error, host};
+
+    #[doc(hidden)]
+    pub fn describe(functions: &[Entry]) -> Vec<Function> {
+        functions.iter().map(described).collect()
+    }
+
+    fn described(entry: &Entry) -> Function {
+        let kind = match entry.kind {
+            Kind::Workflow => types::Kind::Workflow,
+            Kind::Task => types::Kind::Task,
+        };
+        Function { name: entry.name.to_owned(), kind, schema: None }
+    }
+
+    #[doc(hidden)]
+    pub fn call(functions: &[Entry], name: &str, input: &str) -> Result<String, Failure> {
+        let Some(entry) = functions.iter().find(|entry| entry.name == name) else {
+            let message = format!("the component has no function {name}");
+            return Err(failure(Error::new("unknown_function", message).permanent()));
+        };
+        // A panic ends in a trap, which says nothing about it.
+        panic::set_hook(Box::new(|info| host::log(Level::Error, &info.to_string())));
+        host::enter(entry);
+        (entry.run)(input).map_err(failure)
+    }
+
+    fn failure(error: Error) -> Failure {
+        let Error { kind, message, retryable } = error;
+        Failure { kind, message, retryable }
+    }
+}

@@ -1,0 +1,25 @@
+//! Randomness that nobody can guess, and that is the same at every replay.
+
+use crate::host;
+
+/// What the host gives at a time.
+const BYTES_MAX: usize = 4_096;
+
+/// So many random bytes.
+pub fn random_bytes(length: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < length {
+        let wanted = (length - bytes.len()).min(BYTES_MAX);
+        bytes.extend(host::random(wanted as u32));
+    }
+    bytes
+}
+
+/// A random number.
+pub fn random_u64() -> u64 {
+    let mut number = [0; 8];
+    for (place, byte) in number.iter_mut().zip(host::random(8)) {
+        *place = byte;
+    }
+    u64::from_le_bytes(number)
+}

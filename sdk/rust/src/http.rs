@@ -1,0 +1,189 @@
+//! Requests to other services. A workflow's request is an operation of its own, recorded and retried by the engine; a task's
+//! is part of the task.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::call::Call;
+use crate::function::Kind;
+use crate::host::{self, Target, milliseconds};
+use crate::payload::{decode, encode};
+use crate::{Error, Result};
+
+/// A request, as `METHOD URL`.
+///
+/// ```
+/// # use onward::prelude::*;
+/// # #[task]
+/// # fn charge(cents: u64) -> Result<String> {
+/// http("POST https://api.example.com/charges").json(&cents).idempotent().send()?.successful()?.text()
+/// # }
+/// ```
+pub fn http(line: &str) -> Http {
+    Http { line: line.to_owned(), headers: BTreeMap::new(), body: Ok(None), timeout: None }
+}
+
+/// A request to be sent.
+#[must_use = "nothing happens before send()"]
+pub struct Http {
+    line: String,
+    headers: BTreeMap<String, String>,
+    /// A body that cannot be written is reported when the request is sent.
+    body: Result<Option<String>>,
+    timeout: Option<Duration>,
+}
+
+/// What the engine takes as the input of a request.
+#[derive(Serialize)]
+struct Input {
+    headers: BTreeMap<String, String>,
+    body: Option<String>,
+}
+
+impl Http {
+    /// Adds a header.
+    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Sends this as JSON.
+    pub fn json(mut self, body: &impl Serialize) -> Self {
+        self.body = encode(body).map(Some);
+        self.header("content-type", "application/json")
+    }
+
+    /// Sends this as it is.
+    pub fn body(mut self, body: impl Into<String>) -> Self {
+        self.body = Ok(Some(body.into()));
+        self
+    }
+
+    /// Sends the task's idempotency key along, so that the service can recognise a repeated attempt. A workflow's request
+    /// has it anyway.
+    pub fn idempotent(self) -> Self {
+        match host::running() {
+            (_, Kind::Task) => self.header("idempotency-key", host::own().idempotency_key),
+            (_, Kind::Workflow) => self,
+        }
+    }
+
+    /// How long it may take.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// Sends it and waits for the response. An answer with an error status is a response too: see
+    /// [`Response::successful`].
+    pub fn send(self) -> Result<Response> {
+        match host::running() {
+            (_, Kind::Workflow) => self.into_call().run(),
+            (_, Kind::Task) => host::http(&self.into_request()?),
+        }
+    }
+
+    /// The request as a call of a workflow: to say how it is retried, or not to wait for it.
+    pub fn into_call(self) -> Call<Response> {
+        let Self { line, headers, body, timeout } = self;
+        let input = body.and_then(|body| encode(&Input { headers, body }));
+        let call = Call::new(Target::Http(line), input, None);
+        match timeout {
+            Some(limit) => call.timeout(limit),
+            None => call,
+        }
+    }
+
+    fn into_request(self) -> Result<Request> {
+        let Some((method, url)) = self.line.split_once(' ') else {
+            return Err(Error::other(format!("{:?} is not METHOD URL", self.line)).permanent());
+        };
+        Ok(Request {
+            method: method.to_owned(),
+            url: url.trim().to_owned(),
+            headers: self.headers.into_iter().collect(),
+            body: self.body?.map(String::into_bytes),
+            timeout_ms: self.timeout.map(milliseconds),
+        })
+    }
+}
+
+/// A request as a task sends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// `GET`, `POST` …
+    pub method: String,
+    /// Where to.
+    pub url: String,
+    /// Names and values.
+    pub headers: Vec<(String, String)>,
+    /// What is sent.
+    pub body: Option<Vec<u8>>,
+    /// How long it may take.
+    pub timeout_ms: Option<u64>,
+}
+
+/// What a service answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Response {
+    /// 200 is well.
+    pub status: u16,
+    /// Names and values.
+    #[serde(default, deserialize_with = "headers", serialize_with = "headers_out")]
+    pub headers: Vec<(String, String)>,
+    /// What came; a text in a journal.
+    #[serde(default, deserialize_with = "body", serialize_with = "body_out")]
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// A response without headers, for a stub in a test.
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, headers: Vec::new(), body: body.into() }
+    }
+
+    /// The same, or the failure `http_STATUS` if the status is not one of success. Requests that the service found wrong
+    /// are not worth trying again.
+    pub fn successful(self) -> Result<Self> {
+        if (200..300).contains(&self.status) {
+            return Ok(self);
+        }
+        let error = Error::new(format!("http_{}", self.status), String::from_utf8_lossy(&self.body));
+        let worth_repeating = !(400..500).contains(&self.status) || matches!(self.status, 408 | 425 | 429);
+        Err(if worth_repeating { error } else { error.permanent() })
+    }
+
+    /// A header, by its name in any case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as a text.
+    pub fn text(self) -> Result<String> {
+        Ok(String::from_utf8(self.body)?)
+    }
+
+    /// The body as a value.
+    pub fn json<T: DeserializeOwned>(self) -> Result<T> {
+        decode(&self.text()?)
+    }
+}
+
+fn headers<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<(String, String)>, D::Error> {
+    Ok(BTreeMap::<String, String>::deserialize(source)?.into_iter().collect())
+}
+
+fn headers_out<S: serde::Serializer>(headers: &[(String, String)], target: S) -> Result<S::Ok, S::Error> {
+    target.collect_map(headers.iter().map(|(name, value)| (name, value)))
+}
+
+fn body<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u8>, D::Error> {
+    Ok(String::deserialize(source)?.into_bytes())
+}
+
+fn body_out<S: serde::Serializer>(body: &[u8], target: S) -> Result<S::Ok, S::Error> {
+    target.serialize_str(&String::from_utf8_lossy(body))
+}

@@ -1,0 +1,134 @@
+//! Many operations at once, their results taken in the order in which they come.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::Result;
+use crate::call::{Call, call};
+use crate::function::Function;
+use crate::host::{self, milliseconds};
+use crate::payload::Argument;
+use crate::promise::{Promise, typed};
+
+/// Makes a set for operations that all end with a `T`.
+pub fn join_set<T: DeserializeOwned>() -> Result<JoinSet<T>> {
+    Ok(JoinSet { id: host::new_join_set()?, members: Vec::new(), taken: 0 })
+}
+
+/// Operations under way together. What is still under way when the set is dropped is cancelled.
+///
+/// ```
+/// # use onward::prelude::*;
+/// # #[task] fn step(n: u64) -> Result<u64> { Ok(n) }
+/// # #[workflow]
+/// # fn example() -> Result<u64> {
+/// let mut set = join_set()?;
+/// for n in 0..10 {
+///     set.submit::<step>(n)?;
+/// }
+/// let mut sum = 0;
+/// while let Some(done) = set.next()? {
+///     sum += done.result?;
+/// }
+/// # Ok(sum)
+/// # }
+/// ```
+pub struct JoinSet<T: DeserializeOwned> {
+    id: u32,
+    members: Vec<Promise<T>>,
+    taken: usize,
+}
+
+/// A result of a join set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done<T> {
+    /// Whose it is: 0 was submitted first.
+    pub place: usize,
+    /// What it ended with.
+    pub result: Result<T>,
+}
+
+/// What a join set gave in time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Taken<T> {
+    /// The next result.
+    Done(Done<T>),
+    /// None in time.
+    TimedOut,
+    /// All were taken.
+    Empty,
+}
+
+impl<T: DeserializeOwned> JoinSet<T> {
+    /// Has something done as a member of the set. Not after the first result was taken.
+    pub fn submit<F: Function<Output = T>>(&mut self, input: impl Argument<F::Input>) -> Result<Promise<T>> {
+        self.submit_call(call::<F>(input))
+    }
+
+    /// The same for a call that says how.
+    pub fn submit_call(&mut self, call: Call<T>) -> Result<Promise<T>> {
+        let promise = call.schedule()?;
+        self.add(promise)?;
+        Ok(promise)
+    }
+
+    /// Makes an operation under way a member of the set.
+    pub fn add(&mut self, promise: Promise<T>) -> Result<()> {
+        host::submit(self.id, promise.id())?;
+        self.members.push(promise);
+        Ok(())
+    }
+
+    /// How many results were not taken yet.
+    pub fn len(&self) -> usize {
+        self.members.len() - self.taken
+    }
+
+    /// Whether all results were taken.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits for the next result; nothing when all were taken.
+    #[expect(clippy::should_implement_trait, reason = "taking can fail without ending the iteration")]
+    pub fn next(&mut self) -> Result<Option<Done<T>>> {
+        Ok(match self.take(None)? {
+            Taken::Done(done) => Some(done),
+            Taken::TimedOut | Taken::Empty => None,
+        })
+    }
+
+    /// Waits for the next result, but not for longer than this.
+    pub fn next_timeout(&mut self, limit: Duration) -> Result<Taken<T>> {
+        self.take(Some(milliseconds(limit)))
+    }
+
+    /// Cancels what is still under way.
+    pub fn close(mut self) -> Result<()> {
+        self.taken = self.members.len();
+        host::close(self.id)
+    }
+
+    fn take(&mut self, timeout_ms: Option<u64>) -> Result<Taken<T>> {
+        Ok(match host::next(self.id, timeout_ms)? {
+            host::Taken::Done(promise, outcome) => {
+                self.taken += 1;
+                let place = self.members.iter().position(|member| member.id() == promise).unwrap_or_default();
+                Taken::Done(Done { place, result: typed(outcome) })
+            }
+            host::Taken::TimedOut => Taken::TimedOut,
+            host::Taken::Empty => Taken::Empty,
+        })
+    }
+}
+
+impl<T: DeserializeOwned> Drop for JoinSet<T> {
+    fn drop(&mut self) {
+        // A workflow that unwinds is gone: what it left is the host's business.
+        if !self.is_empty() && !std::thread::panicking() {
+            // The workflow goes on without these results either way.
+            let _ = host::close(self.id);
+        }
+    }
+}

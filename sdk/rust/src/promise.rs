@@ -1,0 +1,98 @@
+//! Operations under way, and waiting for them.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::clock::timer;
+use crate::host::{self, Outcome};
+use crate::payload::decode;
+use crate::{Error, Json, Result};
+
+/// An operation under way that ends with a `T`. It goes on whether or not somebody waits for it.
+pub struct Promise<T> {
+    id: u32,
+    output: PhantomData<fn() -> T>,
+}
+
+/// A promise of anything, for waiting on promises of several types.
+pub type AnyPromise = Promise<Json>;
+
+impl<T> Clone for Promise<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Promise<T> {}
+
+impl<T: DeserializeOwned> Promise<T> {
+    pub(crate) fn new(id: u32) -> Self {
+        Self { id, output: PhantomData }
+    }
+
+    pub(crate) fn id(self) -> u32 {
+        self.id
+    }
+
+    /// Waits for it.
+    pub fn wait(self) -> Result<T> {
+        typed(host::await_one(self.id))
+    }
+
+    /// Waits for it, but not for longer than this; nothing if the time was over first. The operation goes on.
+    pub fn wait_timeout(self, limit: Duration) -> Result<Option<T>> {
+        match race(self, timer(limit)?)? {
+            First::Left(done) => done.map(Some),
+            First::Right(over) => over.map(|()| None),
+        }
+    }
+
+    /// The same promise, without its type.
+    pub fn untyped(self) -> AnyPromise {
+        Promise::new(self.id)
+    }
+}
+
+/// Which of two was first, and what it ended with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum First<A, B> {
+    /// The first argument.
+    Left(Result<A, Error>),
+    /// The second argument.
+    Right(Result<B, Error>),
+}
+
+/// Waits for the first of two.
+pub fn race<A: DeserializeOwned, B: DeserializeOwned>(left: Promise<A>, right: Promise<B>) -> Result<First<A, B>> {
+    let (place, outcome) = host::await_any(&[left.id, right.id])?;
+    Ok(if place == 0 { First::Left(typed(outcome)) } else { First::Right(typed(outcome)) })
+}
+
+/// Waits for the first of several, and returns its place in the list and what it ended with.
+pub fn any<T: DeserializeOwned>(promises: &[Promise<T>]) -> Result<(usize, Result<T>)> {
+    let (place, outcome) = host::await_any(&ids(promises))?;
+    Ok((place as usize, typed(outcome)))
+}
+
+/// Waits for all of them. Fails with the failure that comes first in the list, if there is one.
+pub fn all<T: DeserializeOwned>(promises: &[Promise<T>]) -> Result<Vec<T>> {
+    all_settled(promises)?.into_iter().collect()
+}
+
+/// Waits for all of them, and returns what each ended with.
+pub fn all_settled<T: DeserializeOwned>(promises: &[Promise<T>]) -> Result<Vec<Result<T>>> {
+    if promises.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(host::await_all(&ids(promises))?.into_iter().map(typed).collect())
+}
+
+fn ids<T>(promises: &[Promise<T>]) -> Vec<u32> {
+    promises.iter().map(|promise| promise.id).collect()
+}
+
+pub(crate) fn typed<T: DeserializeOwned>(outcome: Outcome) -> Result<T> {
+    decode(&outcome?)
+}

@@ -1,0 +1,76 @@
+//! What a workflow asks the test environment for, and what it is told. A list of both is the record of an execution.
+
+use std::fmt;
+
+use crate::Error;
+use crate::host::{Invocation, Outcome, Taken, Target};
+
+/// A question. Promises and join sets go by their number among the operations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Invoke(Invocation),
+    Timer(u64),
+    AwaitOne(u32),
+    AwaitAny(Vec<u32>),
+    AwaitAll(Vec<u32>),
+    JoinSet,
+    Submit { set: u32, promise: u32 },
+    Next { set: u32, timeout_ms: Option<u64> },
+    Close(u32),
+    Signal { name: String, timeout_ms: Option<u64> },
+    Now,
+    Random(u32),
+    IsCancelled,
+    ContinueAsNew(String),
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Promise(u32),
+    Outcome(Outcome),
+    First(u32, Outcome),
+    Outcomes(Vec<Outcome>),
+    Taken(Taken),
+    Signal(Option<String>),
+    Time(i64),
+    Random(Vec<u8>),
+    Flag(bool),
+    Done,
+    Refused(Error),
+}
+
+impl Ask {
+    /// Whether a workflow may have to wait for the answer.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(
+            self,
+            Self::AwaitOne(_) | Self::AwaitAny(_) | Self::AwaitAll(_) | Self::Next { .. } | Self::Signal { .. }
+        )
+    }
+}
+
+/// For messages about differences.
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invoke(Invocation { target: Target::Function(name), input, .. }) => {
+                write!(f, "call {name} with {input}")
+            }
+            Self::Invoke(Invocation { target: Target::Http(line), input, .. }) => write!(f, "send {line} with {input}"),
+            Self::Timer(duration_ms) => write!(f, "set a timer of {duration_ms} ms"),
+            Self::AwaitOne(promise) => write!(f, "wait for operation {promise}"),
+            Self::AwaitAny(promises) => write!(f, "wait for any of the operations {promises:?}"),
+            Self::AwaitAll(promises) => write!(f, "wait for all of the operations {promises:?}"),
+            Self::JoinSet => f.write_str("make a join set"),
+            Self::Submit { set, promise } => write!(f, "submit operation {promise} to join set {set}"),
+            Self::Next { set, .. } => write!(f, "take the next result of join set {set}"),
+            Self::Close(set) => write!(f, "close join set {set}"),
+            Self::Signal { name, .. } => write!(f, "wait for the signal {name}"),
+            Self::Now => f.write_str("read the clock"),
+            Self::Random(length) => write!(f, "draw {length} random bytes"),
+            Self::IsCancelled => f.write_str("ask for cancellation"),
+            Self::ContinueAsNew(input) => write!(f, "continue as new with {input}"),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Which function runs on this thread, and how the environment leaves it: by unwinding, quietly.
+
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe};
+use std::rc::Rc;
+
+use crate::context::Context;
+use crate::function::Kind;
+use crate::host::Local;
+use crate::http::{Request, Response};
+use crate::log::Level;
+use crate::testing::execution::Execution;
+use crate::testing::protocol::{Answer, Ask};
+use crate::testing::world::World;
+use crate::{Error, Result};
+
+thread_local! {
+    static CURRENT: RefCell<Option<Scope>> = const { RefCell::new(None) };
+}
+
+/// What runs.
+#[derive(Clone)]
+pub(crate) enum Scope {
+    Workflow(Rc<Execution>),
+    Task(Rc<Attempt>),
+}
+
+/// One attempt of a task.
+pub(crate) struct Attempt {
+    pub(crate) world: Rc<World>,
+    pub(crate) function: &'static str,
+    pub(crate) context: Context,
+    pub(crate) now: i64,
+}
+
+/// Why a function was left before its end. Only this crate makes one.
+pub(crate) enum Left {
+    /// A crash was asked for here.
+    Crash,
+    /// The test cannot go on.
+    Stop(Error),
+}
+
+/// Leaves the running function without a word on stderr.
+pub(crate) fn leave(why: Left) -> ! {
+    panic::resume_unwind(Box::new(why))
+}
+
+/// Ends the test with this failure.
+pub(crate) fn stop(error: Error) -> ! {
+    leave(Left::Stop(error))
+}
+
+/// Runs a function as part of this scope. A panic of its own goes on; only what [`leave`] started ends here.
+pub(crate) fn enter<T>(scope: Scope, body: impl FnOnce() -> T) -> Result<T, Left> {
+    let _restore = Restore(CURRENT.replace(Some(scope)));
+    catch(body)
+}
+
+/// Ends what [`leave`] started.
+pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, Left> {
+    panic::catch_unwind(AssertUnwindSafe(body)).map_err(|payload| match payload.downcast::<Left>() {
+        Ok(left) => *left,
+        Err(panic) => panic::resume_unwind(panic),
+    })
+}
+
+struct Restore(Option<Scope>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}
+
+/// The scope that a host function was called in.
+#[expect(clippy::panic, reason = "there is nobody to return an error to")]
+pub(crate) fn current() -> Scope {
+    match CURRENT.with_borrow(Clone::clone) {
+        Some(scope) => scope,
+        None => panic!("nobody runs this function: call it through onward::testing::TestEnv"),
+    }
+}
+
+impl Scope {
+    pub(crate) fn running(&self) -> (&'static str, Kind) {
+        match self {
+            Self::Workflow(execution) => (execution.function, Kind::Workflow),
+            Self::Task(attempt) => (attempt.function, Kind::Task),
+        }
+    }
+
+    pub(crate) fn own(&self) -> Context {
+        match self {
+            Self::Workflow(execution) => execution.context(),
+            Self::Task(attempt) => attempt.context.clone(),
+        }
+    }
+
+    pub(crate) fn log(&self, level: Level, message: &str) {
+        match self {
+            Self::Workflow(execution) => execution.log(level, message),
+            Self::Task(attempt) => attempt.world.log(level, message),
+        }
+    }
+
+    pub(crate) fn ask(&self, ask: Ask, local: Local) -> Answer {
+        match (self, ask) {
+            (Self::Workflow(execution), ask) => execution.ask(ask, local),
+            (Self::Task(attempt), Ask::Now) => Answer::Time(attempt.now),
+            (Self::Task(attempt), Ask::Random(length)) => Answer::Random(attempt.world.random(length)),
+            (Self::Task(attempt), ask) => {
+                stop(Error::other(format!("{} is a task: only a workflow can {ask}", attempt.function)))
+            }
+        }
+    }
+
+    pub(crate) fn http(&self, request: &Request) -> Result<Response> {
+        match self {
+            Self::Workflow(execution) => stop(Error::other(format!("{} is a workflow", execution.function))),
+            Self::Task(attempt) => attempt.world.http(request),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The example components: built from examples/workflows, and committed with their digests so that nobody needs a wasm
+//! target to run the demonstration or the tests.
+
+mod stage;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use sha2::{Digest, Sha256};
+use wit_component::ComponentEncoder;
+
+use crate::command::{Call, probe};
+use crate::run::Run;
+
+const TARGET: &str = "wasm32-unknown-unknown";
+const GUESTS: [&str; 2] = ["journals", "orders"];
+const BUILT: &str = "examples/workflows/built";
+const DIGESTS: &str = "examples/workflows/built/digests.txt";
+/// Apart from the engine's own, so that neither waits for the other.
+const TARGET_FOLDER: &str = "target/guests";
+
+/// What to do with what was built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Make it the committed components.
+    Write,
+    /// See that it is the committed components.
+    Check,
+}
+
+/// A component and its name.
+struct Guest {
+    name: &'static str,
+    bytes: Vec<u8>,
+}
+
+/// Everything about the SDK and the examples that `cargo xtask test` wants to know.
+pub(crate) fn verify(run: &Run) -> Result<()> {
+    for workspace in ["sdk/rust", "examples/workflows"] {
+        let cargo = |args: &[&str]| Call::new(run, "cargo", args.iter().copied()).in_folder(workspace).quiet();
+        cargo(&["fmt", "--all", "--check"])?;
+        cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+        cargo(&["test", "--workspace", "--locked"])?;
+    }
+    guests(run, Mode::Check)
+}
+
+pub(crate) fn guests(run: &Run, mode: Mode) -> Result<()> {
+    let compiler = compiler(&probe(&run.root, "rustc", &["-vV"]).context("cannot run `rustc -vV`")?);
+    if !has_target(run) {
+        eprintln!("  {TARGET} is not installed (`rustup target add {TARGET}`): checking the committed digests only");
+        return check_digests(run);
+    }
+    if mode == Mode::Check && !committed(run)?.starts_with(&heading(&compiler)) {
+        eprintln!("  the committed components were built by another compiler: checking their digests only");
+        return check_digests(run);
+    }
+    let built = build(run)?;
+    match mode {
+        Mode::Write => write(run, &compiler, &built),
+        Mode::Check => compare(run, &built),
+    }
+}
+
+/// The same sources give the same bytes only with the same compiler.
+fn compiler(printed: &str) -> String {
+    let version = printed.lines().next().unwrap_or_default();
+    let host = printed.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+    format!("{version} on {host}")
+}
+
+fn has_target(run: &Run) -> bool {
+    probe(&run.root, "rustc", &["--print", "target-libdir", "--target", TARGET])
+        .is_some_and(|folder| Path::new(&folder).is_dir())
+}
+
+fn build(run: &Run) -> Result<Vec<Guest>> {
+    const ARGS: [&str; 7] = ["build", "--release", "--locked", "--target", TARGET, "--target-dir", ".."];
+    stage::copy_sources(run)?;
+    let flags = stage::flags(run)?;
+    Call::new(run, "cargo", ARGS)
+        .in_folder(stage::FOLDER)
+        .with_environment("CARGO_ENCODED_RUSTFLAGS", &flags)
+        .quiet()?;
+    GUESTS.into_iter().map(|name| component(run, name)).collect()
+}
+
+fn component(run: &Run, name: &'static str) -> Result<Guest> {
+    let path = format!("{TARGET_FOLDER}/{TARGET}/release/{name}.wasm");
+    let module = fs::read(run.root.join(&path)).with_context(|| format!("cannot read {path}"))?;
+    let bytes = encode(&module).with_context(|| format!("cannot make a component of {path}"))?;
+    Ok(Guest { name, bytes })
+}
+
+fn encode(module: &[u8]) -> Result<Vec<u8>> {
+    ComponentEncoder::default().validate(true).module(module)?.encode()
+}
+
+fn write(run: &Run, compiler: &str, guests: &[Guest]) -> Result<()> {
+    fs::create_dir_all(run.root.join(BUILT)).with_context(|| format!("cannot make the folder {BUILT}"))?;
+    let mut digests = heading(compiler);
+    for guest in guests {
+        let path = path_of(guest.name);
+        fs::write(run.root.join(&path), &guest.bytes).with_context(|| format!("cannot write {path}"))?;
+        eprintln!("  {path}: {} bytes", guest.bytes.len());
+        digests.push_str(&line(guest.name, &guest.bytes));
+    }
+    fs::write(run.root.join(DIGESTS), digests).with_context(|| format!("cannot write {DIGESTS}"))
+}
+
+fn compare(run: &Run, guests: &[Guest]) -> Result<()> {
+    check_digests(run)?;
+    for guest in guests {
+        let path = path_of(guest.name);
+        ensure!(
+            read(run, &path)? == guest.bytes,
+            "{path} is not what its sources give: run `cargo xtask guests` and commit the result"
+        );
+    }
+    eprintln!("  {} components are what their sources give", guests.len());
+    Ok(())
+}
+
+/// Whether each committed component has its committed digest.
+fn check_digests(run: &Run) -> Result<()> {
+    let committed = committed(run)?;
+    for name in GUESTS {
+        let path = path_of(name);
+        let line = line(name, &read(run, &path)?);
+        ensure!(
+            committed.lines().any(|known| known == line.trim_end()),
+            "{path} does not have the digest in {DIGESTS}: restore both, or run `cargo xtask guests`"
+        );
+    }
+    Ok(())
+}
+
+fn committed(run: &Run) -> Result<String> {
+    String::from_utf8(read(run, DIGESTS)?).map_err(|_| anyhow!("{DIGESTS} is not a text"))
+}
+
+fn read(run: &Run, path: &str) -> Result<Vec<u8>> {
+    fs::read(run.root.join(path)).with_context(|| format!("cannot read {path}: run `cargo xtask guests`"))
+}
+
+fn path_of(name: &str) -> String {
+    format!("{BUILT}/{name}.wasm")
+}
+
+/// The first line of the digests says which compiler it was.
+fn heading(compiler: &str) -> String {
+    format!("# {compiler}\n")
+}
+
+/// As `sha256sum` writes it.
+fn line(name: &str, bytes: &[u8]) -> String {
+    let mut line = String::new();
+    for byte in Sha256::digest(bytes) {
+        // Writing to a String cannot fail.
+        let _ = write!(line, "{byte:02x}");
+    }
+    line + "  " + name + ".wasm\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{compiler, encode, line};
+
+    #[test]
+    fn a_digest_is_written_as_sha256sum_does() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  echo.wasm\n";
+        assert_eq!(line("echo", b""), empty);
+    }
+
+    #[test]
+    fn a_compiler_is_its_version_and_its_machine() {
+        let printed = "rustc 1.95.0 (59807616e 2026-04-14)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\n";
+        assert_eq!(compiler(printed), "rustc 1.95.0 (59807616e 2026-04-14) on x86_64-unknown-linux-gnu");
+    }
+
+    #[test]
+    fn what_is_no_module_gives_no_component() {
+        assert!(encode(b"not wasm").is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! The sources of the components, copied under one folder to be built from there.
+//!
+//! Cargo names a crate after its path from the workspace, and after its absolute path if it is elsewhere, as the SDK is for
+//! the examples; the name gets into the order of functions. Under one folder no name depends on where the repository is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::command::probe;
+use crate::run::Run;
+
+/// Where the copy is.
+pub(crate) const FOLDER: &str = "target/guests/stage";
+
+const WORKSPACE: &str = "examples/workflows";
+const SDK: &str = "sdk/rust";
+const SDK_PARTS: [&str; 3] = ["Cargo.toml", "macros", "src"];
+const INTERFACE: &str = "sdk/wit";
+const WORKSPACE_PARTS: [&str; 4] = ["Cargo.lock", "Cargo.toml", "journals", "orders"];
+
+pub(crate) fn copy_sources(run: &Run) -> Result<()> {
+    let stage = run.root.join(FOLDER);
+    if stage.exists() {
+        fs::remove_dir_all(&stage).with_context(|| format!("cannot remove {FOLDER}"))?;
+    }
+    for part in WORKSPACE_PARTS {
+        copy(&run.root.join(WORKSPACE).join(part), &stage.join(part))?;
+    }
+    for part in SDK_PARTS {
+        copy(&run.root.join(SDK).join(part), &stage.join("sdk").join(part))?;
+    }
+    // The SDK finds it beside itself.
+    copy(&run.root.join(INTERFACE), &stage.join("wit"))?;
+    let manifest = stage.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
+    let local = with_sdk_inside(&text);
+    ensure!(local != text, "{WORKSPACE}/Cargo.toml does not get the SDK from ../../{SDK}");
+    fs::write(&manifest, local).with_context(|| format!("cannot write {}", manifest.display()))
+}
+
+/// The SDK is a workspace of its own, also below the other.
+fn with_sdk_inside(manifest: &str) -> String {
+    manifest
+        .replace("path = \"../../sdk/rust\"", "path = \"sdk\"")
+        .replace("\n[workspace]\n", "\n[workspace]\nexclude = [\"sdk\"]\n")
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let failed = || format!("cannot copy {}", from.display());
+    if from.is_dir() {
+        for entry in fs::read_dir(from).with_context(failed)? {
+            let name = entry.with_context(failed)?.file_name();
+            copy(&from.join(&name), &to.join(&name))?;
+        }
+        return Ok(());
+    }
+    let folder = to.parent().unwrap_or(to);
+    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    fs::copy(from, to).with_context(failed)?;
+    Ok(())
+}
+
+/// Flags that keep the folders of this machine out of the components, as cargo wants them in its environment.
+pub(crate) fn flags(run: &Run) -> Result<String> {
+    let mut remaps = vec![remap(&run.root.join(FOLDER), "/onward")];
+    // The folder of a registry is named after its address, which is the machine's business.
+    let registries = cargo_home().map(|home| home.join("registry/src")).and_then(|folder| fs::read_dir(folder).ok());
+    for registry in registries.into_iter().flatten() {
+        remaps.push(remap(&registry.context("cannot read the registry")?.path(), "/cargo"));
+    }
+    remaps.extend(standard_library(run));
+    Ok(remaps.join("\u{1f}"))
+}
+
+fn cargo_home() -> Option<PathBuf> {
+    let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
+}
+
+/// Where the sources of the standard library are installed, their paths are used instead of those it was built with.
+fn standard_library(run: &Run) -> Option<String> {
+    let sysroot = probe(&run.root, "rustc", &["--print", "sysroot"])?;
+    let version = probe(&run.root, "rustc", &["-vV"])?;
+    let commit = version.lines().find_map(|line| line.strip_prefix("commit-hash: "))?;
+    Some(remap(&Path::new(&sysroot).join("lib/rustlib/src/rust"), &format!("/rustc/{commit}")))
+}
+
+fn remap(folder: &Path, name: &str) -> String {
+    format!("--remap-path-prefix={}={name}", folder.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{remap, with_sdk_inside};
+
+    #[test]
+    fn a_folder_of_the_machine_is_replaced_by_a_name() {
+        assert_eq!(remap(Path::new("/a/b"), "/onward"), "--remap-path-prefix=/a/b=/onward");
+    }
+
+    #[test]
+    fn the_sdk_is_found_in_the_copy() {
+        let manifest = "# Why.\n[workspace]\nresolver = \"3\"\n\nonward-sdk = { path = \"../../sdk/rust\" }\n";
+        let inside = "# Why.\n[workspace]\nexclude = [\"sdk\"]\nresolver = \"3\"\n\nonward-sdk = { path = \"sdk\" }\n";
+        assert_eq!(with_sdk_inside(manifest), inside);
+    }
+}
