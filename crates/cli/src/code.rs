@@ -72,6 +72,10 @@ impl Code for Wasm {
         Ok(loaded.map_err(|error| error.to_string())?.functions().iter().map(info).collect())
     }
 
+    fn is_loaded(&self, component: ComponentDigest) -> bool {
+        self.runtime.loaded(component).is_some()
+    }
+
     fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError> {
         let component = self.runtime.loaded(execution.component_digest).ok_or_else(not_loaded)?;
         let context = OwnContext {

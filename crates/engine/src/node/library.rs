@@ -35,7 +35,7 @@ impl Library {
 
     /// Makes sure that a component can be run. Tells whether there is such a component.
     pub async fn ensure(&self, store: &dyn Store, digest: ComponentDigest) -> Result<bool, Error> {
-        if self.read(|known| known.components.contains_key(&digest)) {
+        if self.code.is_loaded(digest) && self.read(|known| known.components.contains_key(&digest)) {
             return Ok(true);
         }
         let stored: Option<(Component, u64)> = store.get(Key(vec![digest.to_value()])).await?;

@@ -27,6 +27,9 @@ pub trait Code: Send + Sync {
     /// Makes a component ready to run, and says which functions it has.
     async fn load(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String>;
 
+    /// Whether a component is ready to run.
+    fn is_loaded(&self, component: ComponentDigest) -> bool;
+
     /// A new guest that runs a workflow of a component that was loaded.
     fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError>;
 
@@ -46,8 +49,6 @@ pub struct Options {
     pub lease: Duration,
     /// How often it looks for work that others have left.
     pub poll: Duration,
-    /// Tasks that it performs at a time.
-    pub tasks_max: usize,
     /// How its shards work.
     pub shard: shard::Options,
 }
@@ -58,7 +59,6 @@ impl Default for Options {
             name: "node".into(),
             lease: Duration::from_secs(5),
             poll: Duration::from_millis(200),
-            tasks_max: 256,
             shard: shard::Options::default(),
         }
     }

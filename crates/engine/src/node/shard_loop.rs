@@ -21,13 +21,33 @@ use crate::shard::{Action, AttemptId, Core, Input};
 /// How long to wait before an execution is read again.
 const LATER: Duration = Duration::from_millis(100);
 
+/// How long to wait before an execution that cannot go on is tried again: its code may be there by then.
+const MUCH_LATER: Duration = Duration::from_secs(30);
+
+/// The time of the store, as far as it can be known without asking: asking takes longer than a step.
+#[derive(Clone, Copy)]
+struct StoreTime {
+    at: Timestamp,
+    since: Instant,
+}
+
+impl StoreTime {
+    async fn ask(node: &Node) -> Result<Self, Error> {
+        Ok(Self { at: node.store.now().await?, since: Instant::now() })
+    }
+
+    fn now(self) -> Timestamp {
+        self.at.plus_ms(u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
 /// Works on the shard whenever it can be had, until told to stop.
 pub(super) async fn run(node: Arc<Node>, shard: Shard, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
     let lease_ms = u64::try_from(node.options.lease.as_millis()).unwrap_or(u64::MAX);
     while !*stop.borrow() {
         let claimed = lease::claim(&*node.store, shard, &node.options.name, lease_ms).await;
         match claimed {
-            Ok(Some(lease)) => match Owner::new(&node, shard, lease).work(&mut stop).await {
+            Ok(Some(lease)) => match own(&node, shard, lease, &mut stop).await {
                 Ok(Some(lease)) => return lease::release(&*node.store, &lease).await,
                 Ok(None) => tracing::warn!(%shard, "another node has taken the shard over"),
                 Err(error) if error.kind() == Kind::Fatal => return Err(error),
@@ -46,11 +66,22 @@ pub(super) async fn run(node: Arc<Node>, shard: Shard, mut stop: watch::Receiver
     Ok(())
 }
 
+async fn own(
+    node: &Arc<Node>,
+    shard: Shard,
+    lease: Lease,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<Option<Lease>, Error> {
+    let time = StoreTime::ask(node).await?;
+    Owner::new(node, shard, lease, time).work(stop).await
+}
+
 /// A shard that this node owns.
 struct Owner<'a> {
     node: &'a Arc<Node>,
     shard: Shard,
     lease: Lease,
+    time: StoreTime,
     core: Core,
     /// Reads and commits under way.
     waiting: FuturesUnordered<BoxFuture<'static, Result<Input, Error>>>,
@@ -64,7 +95,7 @@ struct Owner<'a> {
 }
 
 impl<'a> Owner<'a> {
-    fn new(node: &'a Arc<Node>, shard: Shard, lease: Lease) -> Self {
+    fn new(node: &'a Arc<Node>, shard: Shard, lease: Lease, time: StoreTime) -> Self {
         let functions = Arc::clone(&node.library) as Arc<dyn crate::shard::Functions>;
         let core = Core::new(shard, lease.epoch, functions, Box::new(client::entropy), node.options.shard);
         let (ended, ends) = mpsc::unbounded_channel();
@@ -73,6 +104,7 @@ impl<'a> Owner<'a> {
             node,
             shard,
             lease,
+            time,
             core,
             waiting,
             loading: BTreeSet::new(),
@@ -96,7 +128,7 @@ impl<'a> Owner<'a> {
             if std::mem::take(&mut self.read_inbox) {
                 self.inbox().await?;
             }
-            let due = self.until_due().await?;
+            let due = self.until_due();
             tokio::select! {
                 biased;
                 changed = stop.changed() => {
@@ -104,10 +136,10 @@ impl<'a> Owner<'a> {
                         break;
                     }
                 }
-                Some(input) = self.waiting.next() => self.tell(input?).await?,
-                Some(input) = self.ends.recv() => self.tell(input).await?,
+                Some(input) = self.waiting.next() => self.tell(input?),
+                Some(input) = self.ends.recv() => self.tell(input),
                 _ = renew.tick() => self.renew().await?,
-                () = tokio::time::sleep_until(due) => self.tell(Input::Time).await?,
+                () = tokio::time::sleep_until(due) => self.tell(Input::Time),
                 () = self.node.wake.notified() => self.look_around().await?,
                 _ = poll.tick() => self.look_around().await?,
             }
@@ -116,21 +148,25 @@ impl<'a> Owner<'a> {
         Ok((!self.is_lost).then_some(self.lease))
     }
 
-    async fn until_due(&mut self) -> Result<Instant, Error> {
+    fn until_due(&self) -> Instant {
         if self.core.has_paused() {
-            return Ok(Instant::now());
+            return Instant::now();
         }
-        let Some(at) = self.core.deadline() else { return Ok(Instant::now() + Duration::from_secs(3_600)) };
-        let now = self.node.store.now().await?;
-        let us = u64::try_from(at.as_micros().saturating_sub(now.as_micros())).unwrap_or(0);
-        Ok(Instant::now() + Duration::from_micros(us).min(Duration::from_secs(3_600)))
+        let far = Duration::from_secs(3_600);
+        let wait = self.core.deadline().map_or(far, |at| {
+            let us = at.as_micros().saturating_sub(self.time.now().as_micros());
+            // A millisecond more than a clock that counts in them may be short of.
+            Duration::from_micros(u64::try_from(us).unwrap_or(0)).min(far) + Duration::from_millis(1)
+        });
+        Instant::now() + wait
     }
 
     async fn look_around(&mut self) -> Result<(), Error> {
         self.node.library.refresh(&*self.node.store).await?;
         self.scan(Timestamp::EPOCH).await?;
         self.inbox().await?;
-        self.tell(Input::Time).await
+        self.tell(Input::Time);
+        Ok(())
     }
 
     async fn renew(&mut self) -> Result<(), Error> {
@@ -139,12 +175,13 @@ impl<'a> Owner<'a> {
             Some(lease) => self.lease = lease,
             None => self.is_lost = true,
         }
+        self.time = StoreTime::ask(self.node).await?;
         Ok(())
     }
 
     /// Reads executions that are due, from `from` on: those that are busy come first, and are in memory once they were read.
     async fn scan(&mut self, from: Timestamp) -> Result<(), Error> {
-        let now = self.node.store.now().await?;
+        let now = self.time.now();
         let mut scan = Scan::by::<Execution>(Execution::BY_WAKE).equal(&self.shard).until(&now);
         if from > Timestamp::MIN {
             scan.after = Some(vec![
@@ -168,7 +205,10 @@ impl<'a> Owner<'a> {
     async fn inbox(&mut self) -> Result<(), Error> {
         let scan = Scan::by::<Message>(Message::BY_SHARD).equal(&self.shard);
         let messages: Vec<(Message, u64)> = self.node.store.list(scan).await?;
-        if messages.is_empty() { Ok(()) } else { self.tell(Input::Messages(messages)).await }
+        if !messages.is_empty() {
+            self.tell(Input::Messages(messages));
+        }
+        Ok(())
     }
 
     fn load(&mut self, execution: ExecutionId, after: Duration) {
@@ -190,14 +230,13 @@ impl<'a> Owner<'a> {
     }
 
     /// Hands something to the core, and performs what it wants done.
-    async fn tell(&mut self, input: Input) -> Result<(), Error> {
+    fn tell(&mut self, input: Input) {
         match &input {
             Input::Loaded { row, .. } => self.loading.remove(&row.execution_id),
             Input::Absent(id) | Input::NotLoaded(id) => self.loading.remove(id),
             _ => false,
         };
-        let now = self.node.store.now().await?;
-        for action in self.core.handle(input, now) {
+        for action in self.core.handle(input, self.time.now()) {
             match action {
                 Action::Commit { ticket, commit } => {
                     let store = Arc::clone(&self.node.store);
@@ -223,12 +262,12 @@ impl<'a> Owner<'a> {
                 }
                 Action::Over(execution) => drop(self.node.happenings.send(Happening::Over(execution))),
                 Action::Stuck { execution, reason } => {
-                    tracing::error!(%execution, reason, "an execution cannot go on");
+                    tracing::error!(%execution, reason, "an execution cannot go on; it will be tried again");
+                    self.load(execution, MUCH_LATER);
                 }
                 Action::Lost => self.is_lost = true,
             }
         }
-        Ok(())
     }
 
     fn perform(&mut self, attempt: crate::shard::Attempt) {

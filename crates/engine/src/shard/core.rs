@@ -16,6 +16,9 @@ use super::{Action, AttemptId, Functions, Input, step};
 /// Messages that are remembered. Should one be forgotten too early, the commit that takes it a second time is refused.
 const REMEMBERED: usize = 1 << 16;
 
+/// How often executions that wait are looked through, in milliseconds.
+const SWEEP_MS: u64 = 500;
+
 /// How a shard works.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -29,7 +32,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limits: Limits::default(), idle_ms: 10_000, idle_max: 1_000 }
+        Self { limits: Limits::default(), idle_ms: 10_000, idle_max: 400 }
     }
 }
 
@@ -56,6 +59,10 @@ pub struct Core {
     messages: BTreeSet<i64>,
     /// Attempts that are being performed.
     performing: BTreeSet<AttemptId>,
+    /// Attempts that may be recorded and were not begun: their commit ended in a way that does not tell.
+    untouched: BTreeSet<AttemptId>,
+    /// When executions that wait were last looked through.
+    swept: Timestamp,
     is_lost: bool,
 }
 
@@ -83,6 +90,8 @@ impl Core {
             next_ticket: 0,
             messages: BTreeSet::new(),
             performing: BTreeSet::new(),
+            untouched: BTreeSet::new(),
+            swept: Timestamp::MIN,
             is_lost: false,
         }
     }
@@ -163,7 +172,8 @@ impl Core {
             if self.performing.contains(&id) || active.has_ended(id) {
                 continue;
             }
-            if attempt.delivery == Delivery::AtMostOnce {
+            let is_untouched = self.untouched.remove(&id);
+            if attempt.delivery == Delivery::AtMostOnce && !is_untouched {
                 active.news.push_back(News::Ended(id, Err(in_doubt())));
             } else {
                 self.performing.insert(id);
@@ -261,6 +271,10 @@ impl Core {
 
     /// Lets go of executions that wait, when they have done so for long or are too many.
     fn put_aside(&mut self, now: Timestamp) {
+        if now < self.swept.plus_ms(SWEEP_MS) {
+            return;
+        }
+        self.swept = now;
         let mut idle: Vec<(Timestamp, ExecutionId)> = self
             .actives
             .values()
@@ -400,6 +414,7 @@ impl Core {
         for id in active.pending.consumed.iter().filter_map(|(message, _)| message.message_id.0) {
             self.messages.remove(&id);
         }
+        self.untouched.extend(active.pending.attempts.iter().map(|attempt| attempt.id));
         let ended = active.pending.ended.into_iter().map(|(id, result)| News::Ended(id, result));
         let news = ended.chain(active.news.into_iter().filter(|news| matches!(news, News::Ended(..)))).collect();
         self.loading.insert(id, news);
