@@ -1,7 +1,7 @@
 //! The workflows and tasks of the simulated world. What they return does not depend on what fails.
 
 use onward_engine::shard::{Functions, Resolved};
-use onward_execution::{Guest, Host, Script, Taken};
+use onward_execution::{Answer, Guest, Host, Script, Taken, Turn};
 use onward_journal::{ComponentDigest, Delivery, ErrorKind, ExecutionError, InvokeResult, Payload};
 use onward_store::tables::Execution;
 
@@ -37,6 +37,24 @@ pub(crate) const WORKFLOWS: [(&str, Expected); 10] = [
     ("parent", |n| Some(n + n * (n + 1) / 2)),
 ];
 
+/// A guest that uses up its slice of time now and then.
+struct Slow {
+    script: Script,
+    held: Option<Answer>,
+    turns: u32,
+}
+
+impl Guest for Slow {
+    fn turn(&mut self, answer: Option<Answer>) -> Turn {
+        self.turns += 1;
+        if self.turns % 5 == 1 {
+            self.held = answer;
+            return Turn::Pauses;
+        }
+        self.script.turn(answer.or_else(|| self.held.take()))
+    }
+}
+
 impl Functions for Scripts {
     fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError> {
         let n = value(input);
@@ -53,7 +71,7 @@ impl Functions for Scripts {
             "parent" => Script::new(move |host| parent(host, n)),
             other => return Err(ExecutionError::new(ErrorKind::UserError, format!("there is no workflow {other}"))),
         };
-        Ok(Box::new(script))
+        Ok(Box::new(Slow { script, held: None, turns: 0 }))
     }
 
     fn resolve(&self, _: &Execution, function: &str) -> Resolved {

@@ -32,25 +32,38 @@ pub(super) fn step(
     now: Timestamp,
     actions: &mut Vec<Action>,
 ) -> Result<Stepped, Stuck> {
-    if !active.is_paused {
-        take_news(core, active, now)?;
-        active.execution.fire_due(now).map_err(|violation| broken(&violation))?;
+    loop {
+        // A guest that has paused goes on first: it has not seen what is recorded so far.
+        if !active.is_paused {
+            take_news(core, active, now)?;
+            active.execution.fire_due(now).map_err(|violation| broken(&violation))?;
+        }
+        if let Progress::Paused = settle(core, active, now, actions)? {
+            return Ok(Stepped::Paused);
+        }
+        if active.news.is_empty() {
+            break;
+        }
     }
+    compose(core, active, now)
+}
+
+/// Runs the guest until it waits, and begins and ends what it wants begun and ended.
+fn settle(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<Progress, Stuck> {
     loop {
         if active.execution.is_runnable() {
             match run(core, active, now, actions)? {
                 Progress::Blocked | Progress::Ended => active.is_paused = false,
-                Progress::Paused => return Ok(Stepped::Paused),
+                Progress::Paused => return Ok(Progress::Paused),
                 Progress::Diverged(divergence) => return Err(divergence.to_string()),
             }
         }
         drop_unwanted(core, active, now)?;
         start_attempts(core, active, now)?;
         if !active.execution.is_runnable() {
-            break;
+            return Ok(Progress::Blocked);
         }
     }
-    compose(core, active, now)
 }
 
 /// A rule of the journal forbids what the engine wants recorded: a defect.
