@@ -1,14 +1,17 @@
-//! Components and executions in a store: deploy, start, look, signal, cancel.
+//! Components and executions in a store: deploy, start, look, signal, cancel. And a demonstration.
 
 mod cancel;
+mod demo;
 mod deploy;
 mod ls;
 mod show;
 mod signal;
 mod start;
+mod worker;
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
@@ -23,22 +26,27 @@ use crate::store::{StoreArgs, block_on};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    Demo(demo::Args),
     Deploy(deploy::Args),
     Start(start::Args),
     Ls(ls::Args),
     Show(show::Args),
     Signal(signal::Args),
     Cancel(cancel::Args),
+    #[command(hide = true)]
+    Worker(worker::Args),
 }
 
 pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Demo(args) => block_on(demo::run(args)),
         Command::Deploy(args) => block_on(deploy::run(args)),
         Command::Start(args) => block_on(start::run(args)),
         Command::Ls(args) => block_on(ls::run(args)),
         Command::Show(args) => block_on(show::run(args)),
         Command::Signal(args) => block_on(signal::run(args)),
         Command::Cancel(args) => block_on(cancel::run(args)),
+        Command::Worker(args) => block_on(worker::run(args)),
     }
 }
 
@@ -125,9 +133,9 @@ fn payload(text: Option<&str>) -> anyhow::Result<Payload> {
 }
 
 /// A node in this process.
-fn node(client: &Client) -> anyhow::Result<Arc<Node>> {
+fn node(client: &Client, lease: Duration) -> anyhow::Result<Arc<Node>> {
     let library = Library::new(Arc::new(Wasm::new()?), Native::default());
     let name = format!("pid {}", std::process::id());
-    let options = Options { name: name.as_str().into(), ..Options::default() };
+    let options = Options { name: name.as_str().into(), lease, ..Options::default() };
     Ok(Arc::new(Node::new(Arc::clone(client.store()), library, options)))
 }

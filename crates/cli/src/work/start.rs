@@ -13,6 +13,9 @@ use tokio::sync::watch;
 use super::WorkArgs;
 use crate::paint;
 
+/// How long others wait before they take over from this process.
+const LEASE: Duration = Duration::from_secs(5);
+
 /// Start a workflow
 ///
 /// With --wait the execution is run here, if no other process runs it, and its result is printed.
@@ -65,7 +68,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Runs what there is to run until the execution is over.
 async fn wait(client: &Client, execution: ExecutionId) -> anyhow::Result<InvokeResult> {
-    let node = super::node(client)?;
+    let node = super::node(client, LEASE)?;
     let mut happenings = node.watch();
     let (stop, stopped) = watch::channel(false);
     let working = tokio::spawn(node.run(stopped));

@@ -208,3 +208,19 @@ fn a_chain_survives_kills_on_sqlite() {
 fn a_chain_survives_kills_on_postgres() {
     killed(&Place::postgres(), 3);
 }
+
+#[test]
+fn the_demonstration_shows_what_it_says() {
+    let place = Place::sqlite();
+    let folder = place.folder.path().join("demo");
+    let output = place.run(&["demo", "--folder", folder.to_str().unwrap()]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
+    for words in
+        ["is killed with SIGKILL", "died here", "recorded once each: reserve_stock 1×, send_email 1×, send_sms 1×"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let again = place.run(&["demo", "--folder", folder.to_str().unwrap()]);
+    assert!(text(&again.stderr).contains("give another folder"), "{}", text(&again.stderr));
+}

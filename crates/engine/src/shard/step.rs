@@ -250,18 +250,15 @@ fn start_child(
     let start =
         Start { component_digest, input, parent: Some(parent), key: Some(key.as_str().into()), signals: Vec::new() };
     let execution = Execution::start(id, start, now, core.options.limits).map_err(|violation| broken(&violation))?;
-    let row = Row {
-        execution_id: id,
-        function: Text::from(&**function),
-        component_digest,
-        start_key: None,
-        state: "Running".into(),
-        wake_at: AT_ONCE,
-        created_at: now,
-        ..active.row.clone()
-    };
+    let row = Row { function: Text::from(&**function), component_digest, ..row_beside(active, id, now) };
     active.pending.children.push(Active::new(row, 1, execution, now));
     Ok(())
+}
+
+/// The row of another execution that begins now and belongs to the same owner.
+fn row_beside(active: &Active, execution_id: ExecutionId, now: Timestamp) -> Row {
+    let state = "Running".into();
+    Row { execution_id, start_key: None, state, wake_at: AT_ONCE, created_at: now, ..active.row.clone() }
 }
 
 /// Everything since the last commit, in one.
@@ -325,14 +322,7 @@ fn end(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Stuck> {
             Start { component_digest, input: successor.input, parent: parent_id, key, signals: successor.signals };
         let execution = Execution::start(successor.execution, start, now, core.options.limits)
             .map_err(|violation| broken(&violation))?;
-        let row = Row {
-            execution_id: successor.execution,
-            start_key: None,
-            state: "Running".into(),
-            wake_at: AT_ONCE,
-            created_at: now,
-            ..active.row.clone()
-        };
+        let row = row_beside(active, successor.execution, now);
         active.pending.children.push(Active::new(row, 1, execution, now));
     } else if let (Some((parent, attempt)), Some(result)) = (active.parent(), active.execution.result()) {
         let message = message::result(&parent, core.shard, attempt, result, now).map_err(|error| error.to_string())?;

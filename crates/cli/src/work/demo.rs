@@ -1,0 +1,212 @@
+//! `onward demo`: an order whose process is killed in the middle, and which does not mind.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use onward_engine::client::{Client, Scope};
+use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent, Payload, Timestamp};
+use onward_store_sqlite::{Options, Sqlite};
+
+use crate::code::Wasm;
+use crate::paint;
+
+/// The order workflow of examples/workflows/orders.
+const ORDERS: &[u8] = include_bytes!("../../../../examples/workflows/built/orders.wasm");
+
+const ORDER: &str = r#"{"customer":"Ada","item":"lamp","quantity":2}"#;
+const APPROVAL: &str = r#"{"approved":true,"by":"Grace"}"#;
+
+/// Others take over so soon after a process is gone; in production it is five seconds.
+const LEASE_MS: u64 = 1_000;
+
+/// Events after which the first process is killed: the warehouse has not answered yet.
+const KILL_AFTER: usize = 6;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Watch an order survive the death of its process
+///
+/// Starts an order workflow in a SQLite file of its own, kills the process that runs it with SIGKILL in the middle, lets
+/// another take over, and shows what happened. Needs no set-up.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to keep the store; a new folder among the temporary ones if absent
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+}
+
+pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let folder =
+        args.folder.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("onward-demo-{}", std::process::id())));
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let demo = Demo::new(&folder.join("onward.db")).await?;
+    demo.play().await?;
+    demo.next_steps()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Demo {
+    client: Client,
+    url: String,
+    execution: ExecutionId,
+}
+
+impl Demo {
+    async fn new(file: &std::path::Path) -> anyhow::Result<Self> {
+        let store = Sqlite::open(file, Options::default())?;
+        let scope = Scope { tenant: "default".parse()?, project: "default".parse()?, environment: "default".parse()? };
+        let client = Client::new(Arc::new(store), scope);
+        client.deploy(ORDERS, &Wasm::new()?.functions(ORDERS)?).await?;
+        let started = client.start("order", Payload::parse(ORDER)?, Some("demo")).await?;
+        if started.existed {
+            bail!("there is an order in {} already: give another folder", file.display());
+        }
+        Ok(Self { client, url: format!("sqlite:{}", file.display()), execution: started.execution })
+    }
+
+    async fn play(&self) -> anyhow::Result<()> {
+        say("an order is started: two lamps for Ada")?;
+        let first = Worker::start(&self.url)?;
+        say(&format!("process {} runs it", first.pid()))?;
+        self.until(|events| events.len() >= KILL_AFTER).await?;
+        let killed = first.pid();
+        first.kill()?;
+        let before = self.events().await?.len();
+        say(&format!("process {killed} is killed with SIGKILL, after {before} events"))?;
+        let second = Worker::start(&self.url)?;
+        say(&format!("process {} is there, and takes over when the lease of the dead one has run out", second.pid()))?;
+        self.until(waits_for_approval).await?;
+        say("the order waits for an approval, and gets one")?;
+        self.client.signal(self.execution, "approval".parse()?, Payload::parse(APPROVAL)?, Some("demo")).await?;
+        let events = self.until(|events| events.last().is_some_and(is_end)).await?;
+        let taken_over = second.pid();
+        second.kill()?;
+        self.timeline(&events, before, killed, taken_over)?;
+        summary(&events)
+    }
+
+    async fn events(&self) -> anyhow::Result<Vec<JournalEvent>> {
+        Ok(self.client.journal(self.execution).await?)
+    }
+
+    /// Waits until the journal is as wanted.
+    async fn until(&self, is_wanted: impl Fn(&[JournalEvent]) -> bool) -> anyhow::Result<Vec<JournalEvent>> {
+        let looking = async {
+            loop {
+                let events = self.events().await?;
+                if is_wanted(&events) {
+                    return Ok(events);
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, looking).await.context("nothing happens any more: this is a defect")?
+    }
+
+    fn timeline(&self, events: &[JournalEvent], before: usize, killed: u32, next: u32) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        let begun = events.first().map_or(Timestamp::EPOCH, |first| first.timestamp);
+        writeln!(out, "\n   time  event")?;
+        for (place, event) in events.iter().enumerate() {
+            if place == before {
+                writeln!(out, "         ──── process {killed} died here; process {next} goes on ────")?;
+            }
+            let ms = (event.timestamp.as_micros() - begun.as_micros()) / 1_000;
+            writeln!(out, "{:>4}.{:03}  {}", ms / 1_000, ms % 1_000, event.event.describe(self.execution))?;
+        }
+        Ok(())
+    }
+
+    fn next_steps(&self) -> anyhow::Result<()> {
+        let id = &self.execution.to_string()[..8];
+        let mut out = io::stdout().lock();
+        writeln!(out, "\nThe store is still there. Try:")?;
+        writeln!(out, "  export ONWARD_STORE={}", self.url)?;
+        for command in [
+            format!("onward show {id}"),
+            format!("onward journal show {id} | onward journal check -"),
+            "onward start order '{\"customer\":\"Linus\",\"item\":\"desk\",\"quantity\":1}' --key mine --wait"
+                .to_owned(),
+        ] {
+            writeln!(out, "  {command}")?;
+        }
+        Ok(())
+    }
+}
+
+fn say(words: &str) -> io::Result<()> {
+    writeln!(io::stdout(), "• {words}")
+}
+
+fn waits_for_approval(events: &[JournalEvent]) -> bool {
+    let is_wait = |event: &Event| matches!(event, Event::ExecutionAwaiting { kind: AwaitKind::Signal(_), .. });
+    events.last().is_some_and(|last| is_wait(&last.event))
+}
+
+fn is_end(last: &JournalEvent) -> bool {
+    matches!(
+        last.event,
+        Event::ExecutionCompleted { .. } | Event::ExecutionFailed { .. } | Event::ExecutionCancelled { .. }
+    )
+}
+
+/// Every effect, and how often its result is recorded.
+fn summary(events: &[JournalEvent]) -> anyhow::Result<()> {
+    let mut names = BTreeMap::new();
+    let mut results: BTreeMap<String, usize> = BTreeMap::new();
+    for recorded in events {
+        match &recorded.event {
+            Event::InvokeScheduled { promise_id, function_name, .. } => {
+                names.insert(promise_id.clone(), function_name.to_string());
+                results.entry(function_name.to_string()).or_default();
+            }
+            Event::InvokeCompleted { promise_id, .. } => {
+                let name = names.get(promise_id).cloned().unwrap_or_default();
+                *results.entry(name).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+    let all: Vec<String> = results.iter().map(|(name, count)| format!("{name} {count}×")).collect();
+    let is_once = results.values().all(|count| *count == 1);
+    let word = if is_once { paint::good("recorded once each").to_string() } else { paint::error("WRONG").to_string() };
+    writeln!(anstream::stdout(), "\nresults {word}: {}", all.join(", "))?;
+    if is_once { Ok(()) } else { bail!("an effect is not recorded exactly once: this is a defect") }
+}
+
+/// A process of its own that runs executions.
+struct Worker(Child);
+
+impl Worker {
+    fn start(url: &str) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let mut command = Command::new(program);
+        command.args(["worker", "--store", url, "--lease-ms", &LEASE_MS.to_string()]);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Ok(Self(child.context("cannot start another process")?))
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// SIGKILL: the process has no chance to do anything about it.
+    fn kill(mut self) -> anyhow::Result<()> {
+        self.0.kill().context("cannot kill the process")?;
+        self.0.wait().map(drop).context("cannot wait for the process")
+    }
+}
+
+impl Drop for Worker {
+    /// Whatever goes wrong, no process stays behind.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
