@@ -112,7 +112,12 @@ pub async fn all(
     report: &mut impl FnMut(&Found) -> io::Result<()>,
     mut progress: impl FnMut(Tally),
 ) -> Result<Tally, Stopped> {
-    for message in store.inspect().await? {
+    // What cannot even be looked at is a finding as well, and no reason not to look at the rest.
+    let inspected = match store.inspect().await {
+        Err(Error::Corrupt(what)) => vec![what],
+        other => other?,
+    };
+    for message in inspected {
         report(&Found { run_id: None, run_seq: None, wrong: Wrong::Store, message: message.into() })
             .map_err(Stopped::Report)?;
     }

@@ -11,7 +11,7 @@ use onward_testing::Events;
 use crate::Place;
 
 /// Bytes between two that are turned: a prime, so that every kind of place has its turn.
-const STRIDE: usize = 151;
+const STRIDE: usize = 127;
 
 /// The store is closed again: all of it is in the one file.
 async fn filled(place: &Place) -> Vec<RunEventRecord> {
@@ -31,17 +31,15 @@ async fn everything(store: &dyn Store) -> Result<Vec<RunEventRecord>, Error> {
     Ok(all)
 }
 
-async fn findings(store: &dyn Store) -> Vec<Found> {
+/// What `verify` finds; that it cannot read the store to the end is a finding as well.
+async fn findings(store: &dyn Store) -> Vec<String> {
     let mut found = Vec::new();
     let mut note = |it: &Found| -> std::io::Result<()> {
-        found.push(it.clone());
+        found.push(it.to_string());
         Ok(())
     };
-    // A store that cannot be read to the end has been found out as well.
-    let _ = verify::all(store, Accept::V2Only, &mut note, |_| ()).await.map_err(|stopped| {
-        let said = stopped.to_string();
-        assert!(!said.is_empty());
-    });
+    let stopped = verify::all(store, Accept::V2Only, &mut note, |_| ()).await.err();
+    found.extend(stopped.map(|stopped| stopped.to_string()));
     found
 }
 
@@ -114,7 +112,7 @@ async fn whatever_belongs_to_nothing_is_found() {
         place.raw().execute_batch(damage).unwrap();
         let store: Arc<dyn Store> = Arc::new(Sqlite::open_existing(&place.path(), Options::default()).unwrap());
         let found = findings(&*store).await;
-        assert!(found.iter().any(|it| it.to_string().contains(words)), "{damage}: {found:?}");
+        assert!(found.iter().any(|it| it.contains(words)), "{damage}: {found:?}");
     }
 }
 

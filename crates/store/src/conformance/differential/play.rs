@@ -197,8 +197,11 @@ impl Player {
     }
 
     fn error(&self, mut error: Error) -> Error {
-        if let Error::Conflict(Conflict::RowVersion { table: name, key, .. } | Conflict::RowExists { table: name, key }) =
-            &mut error
+        if let Error::Conflict(
+            Conflict::RowVersion { table: name, key, .. }
+            | Conflict::RowExists { table: name, key }
+            | Conflict::NotUnique { table: name, key, .. },
+        ) = &mut error
             && let Some(table) = tables::ALL.into_iter().find(|table| table.name == *name)
         {
             self.lens.key_seen(table, key);
