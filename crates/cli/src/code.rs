@@ -11,7 +11,7 @@ use onward_engine::client::{FunctionInfo, FunctionKind};
 use onward_engine::node::Code;
 use onward_engine::shard::Attempt;
 use onward_execution::{Guest, Level};
-use onward_journal::{ComponentDigest, ErrorKind, ExecutionError, InvokeResult, Payload, Text, Timestamp};
+use onward_journal::{ComponentDigest, ExecutionError, InvokeResult, Payload, Text, Timestamp};
 use onward_store::tables::Execution;
 use onward_store::{Clock as _, SystemClock};
 use onward_wasm::{
@@ -102,20 +102,16 @@ impl Code for Wasm {
         let response = self.egress.http.send(request).await.map_err(onward_wasm::HttpError::into_execution_error)?;
         if response.status >= 500 || response.status == 429 || response.status == 408 {
             let message = format!("{} answered with status {}", attempt.function, response.status);
-            return Err(ExecutionError::new(kind("http_status"), message));
+            return Err(ExecutionError::named("http_status", message));
         }
         let body = String::from_utf8_lossy(&response.body).into_owned();
         let answer = Answer { status: response.status, headers: response.headers.into_iter().collect(), body };
-        Payload::of(&answer).map_err(|error| ExecutionError::new(kind("http_body"), error.to_string()))
+        Payload::of(&answer).map_err(|error| ExecutionError::named("http_body", error.to_string()))
     }
 }
 
-fn kind(name: &str) -> ErrorKind {
-    name.parse().unwrap_or(ErrorKind::UserError)
-}
-
 fn not_loaded() -> ExecutionError {
-    ExecutionError::new(kind("not_loaded"), "the component is not in memory")
+    ExecutionError::named("not_loaded", "the component is not in memory")
 }
 
 /// The key is the same for every attempt.
@@ -149,7 +145,7 @@ struct Answer {
 }
 
 fn request(attempt: &Attempt) -> Result<HttpRequest, ExecutionError> {
-    let wrong = |message: String| ExecutionError::new(kind("http_request"), message).permanent();
+    let wrong = |message: String| ExecutionError::named("http_request", message).permanent();
     let (method, url) = attempt.function.split_once(' ').ok_or_else(|| wrong("expected METHOD URL".to_owned()))?;
     let asked: Asked = serde_json::from_str(attempt.input.as_str()).map_err(|error| wrong(error.to_string()))?;
     Ok(HttpRequest {

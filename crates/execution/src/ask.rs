@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use onward_journal::{
-    AwaitKind, Command, ErrorKind, Event, ExecutionError, InvokeResult, JoinSetId, Name, Payload, PromiseId, Timestamp,
-    Violation,
+    AwaitKind, Command, Event, ExecutionError, InvokeResult, JoinSetId, Name, Payload, PromiseId, Timestamp, Violation,
 };
 
 use crate::execution::{Execution, Open, Shape, Waits, World};
@@ -30,7 +29,7 @@ macro_rules! same {
 pub(crate) fn ask(execution: &mut Execution, request: Request, world: &mut dyn World) -> Asked<Waits> {
     if execution.journal.fold().version() >= execution.limits.events_max && execution.peek().is_none() {
         let message = format!("the journal has {} events: continue as new", execution.limits.events_max);
-        return refused(named("journal_full", message));
+        return refused(ExecutionError::named("journal_full", message));
     }
     match request {
         Request::Invoke { kind, function: function_name, input, policy: retry_policy, delivery } => {
@@ -82,15 +81,11 @@ fn refused(error: ExecutionError) -> Asked<Waits> {
 }
 
 fn misuse(message: String) -> Asked<Waits> {
-    refused(named("misuse", message).permanent())
-}
-
-fn named(kind: &str, message: String) -> ExecutionError {
-    ExecutionError::new(kind.parse().unwrap_or(ErrorKind::UserError), message)
+    refused(ExecutionError::named("misuse", message).permanent())
 }
 
 pub(crate) fn too_large(found: usize, limit: usize) -> ExecutionError {
-    named("too_large", format!("{found} bytes of payload, at most {limit} are allowed")).permanent()
+    ExecutionError::named("too_large", format!("{found} bytes of payload, at most {limit} are allowed")).permanent()
 }
 
 fn begin(execution: &mut Execution, operation: Operation) -> Asked<Waits> {

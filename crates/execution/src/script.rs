@@ -5,9 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use onward_journal::{
-    Delivery, ErrorKind, ExecutionError, InvokeKind, InvokeResult, Name, Payload, RetryPolicy, Timestamp,
-};
+use onward_journal::{Delivery, ExecutionError, InvokeKind, InvokeResult, Name, Payload, RetryPolicy, Timestamp};
 
 use crate::{Answer, Guest, Request, Taken, Turn, WaitFor};
 
@@ -196,5 +194,5 @@ fn refusal(answer: Answer) -> ExecutionError {
 }
 
 fn misuse(message: &str) -> ExecutionError {
-    ExecutionError::new("misuse".parse().unwrap_or(ErrorKind::UserError), message).permanent()
+    ExecutionError::named("misuse", message).permanent()
 }

@@ -25,6 +25,11 @@ pub struct ExecutionError {
 }
 
 impl ExecutionError {
+    /// A failure of a kind of this name that may be retried; of user code's usual kind if that is no name.
+    pub fn named(kind: &str, message: impl Into<Text>) -> Self {
+        Self::new(kind.parse().unwrap_or(ErrorKind::UserError), message)
+    }
+
     /// A failure of this kind that may be retried.
     pub fn new(kind: ErrorKind, message: impl Into<Text>) -> Self {
         Self { kind, message: message.into(), retryable: true }

@@ -1,5 +1,6 @@
 //! What must be true when everything is done.
 
+use onward_engine::client::is_over;
 use onward_journal::Timestamp;
 use onward_journal::{Delivery, Event, ExecutionId, Journal, JournalEvent};
 use onward_store::tables::{Execution, Message};
@@ -109,8 +110,4 @@ impl Sim {
             }
         }
     }
-}
-
-fn is_over(row: &Execution) -> bool {
-    ["Completed", "Failed", "Cancelled"].contains(&&*row.state)
 }

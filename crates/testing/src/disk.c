@@ -38,10 +38,7 @@ static void end(void) {
     pause();
 }
 
-int fdatasync(int file) {
-    static int (*real)(int);
-    if (!real)
-        real = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+static int synced(int file, int (*real)(int)) {
     if (fails(file, "KILL_STEP", &steps))
         end();
     if (fails(file, "FAIL_SYNC", &syncs)) {
@@ -51,17 +48,18 @@ int fdatasync(int file) {
     return real(file);
 }
 
+int fdatasync(int file) {
+    static int (*real)(int);
+    if (!real)
+        real = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+    return synced(file, real);
+}
+
 int fsync(int file) {
     static int (*real)(int);
     if (!real)
         real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
-    if (fails(file, "KILL_STEP", &steps))
-        end();
-    if (fails(file, "FAIL_SYNC", &syncs)) {
-        errno = EIO;
-        return -1;
-    }
-    return real(file);
+    return synced(file, real);
 }
 
 ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t at) {

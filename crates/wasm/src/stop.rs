@@ -13,7 +13,7 @@ pub(crate) struct Stop(pub(crate) ExecutionError);
 
 /// A failure of a kind that this crate names. It is final: the same call would fail the same way.
 pub(crate) fn named(kind: &str, message: impl Into<Text>) -> ExecutionError {
-    ExecutionError::new(kind.parse().unwrap_or(ErrorKind::UserError), message).permanent()
+    ExecutionError::named(kind, message).permanent()
 }
 
 /// A payload is larger than the limit.

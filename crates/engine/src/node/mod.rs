@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use onward_execution::Guest;
 use onward_journal::{ComponentDigest, ExecutionError, ExecutionId, InvokeResult, Payload, Text};
 use onward_store::tables::Execution;
-use onward_store::{Error, Store};
+use onward_store::{Error, Kind, Store};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -106,9 +106,42 @@ impl Node {
         self.happenings.subscribe()
     }
 
+    /// Learns, once for all shards, which names stand for what. Tells whether it could.
+    async fn learn_names(&self) -> Result<bool, Error> {
+        match self.library.refresh(&*self.store).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == Kind::Fatal => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "the names of functions could not be read; they will be tried again");
+                Ok(false)
+            }
+        }
+    }
+
+    async fn keep_names(self: Arc<Self>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+        while self.rest(&mut stop).await {
+            self.learn_names().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next turn. Tells whether there is one.
+    async fn rest(&self, stop: &mut watch::Receiver<bool>) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(self.options.poll) => !*stop.borrow(),
+            changed = stop.changed() => changed.is_ok() && !*stop.borrow(),
+        }
+    }
+
     /// Works until `stop` says so, and gives its shards up then. Fails when the store can no longer be used.
-    pub async fn run(self: Arc<Self>, stop: watch::Receiver<bool>) -> Result<(), Error> {
+    pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+        while !self.learn_names().await? {
+            if !self.rest(&mut stop).await {
+                return Ok(());
+            }
+        }
         let mut loops = JoinSet::new();
+        loops.spawn(Arc::clone(&self).keep_names(stop.clone()));
         for number in 0..SHARDS {
             loops.spawn(shard_loop::run(Arc::clone(&self), onward_store::Shard(number), stop.clone()));
         }

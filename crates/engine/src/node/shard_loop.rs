@@ -57,10 +57,8 @@ pub(super) async fn run(node: Arc<Node>, shard: Shard, mut stop: watch::Receiver
             Err(error) if error.kind() == Kind::Fatal => return Err(error),
             Err(error) => tracing::warn!(%shard, %error, "the shard could not be claimed"),
         }
-        let pause = tokio::time::sleep(node.options.poll);
-        tokio::select! {
-            () = pause => {}
-            changed = stop.changed() => if changed.is_err() { return Ok(()) },
+        if !node.rest(&mut stop).await {
+            break;
         }
     }
     Ok(())
@@ -118,7 +116,6 @@ impl<'a> Owner<'a> {
 
     /// Returns the lease when told to stop, nothing when another has taken over.
     async fn work(mut self, stop: &mut watch::Receiver<bool>) -> Result<Option<Lease>, Error> {
-        self.node.library.refresh(&*self.node.store).await?;
         self.scan(Timestamp::MIN).await?;
         let mut poll = interval(self.node.options.poll);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -162,7 +159,6 @@ impl<'a> Owner<'a> {
     }
 
     async fn look_around(&mut self) -> Result<(), Error> {
-        self.node.library.refresh(&*self.node.store).await?;
         self.scan(Timestamp::EPOCH).await?;
         self.inbox().await?;
         self.tell(Input::Time);

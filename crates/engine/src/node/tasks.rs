@@ -67,6 +67,5 @@ pub(super) async fn perform(library: &Library, attempt: &Attempt) -> InvokeResul
 }
 
 fn unknown(attempt: &Attempt) -> ExecutionError {
-    let kind = "unknown_function".parse().unwrap_or(ErrorKind::UserError);
-    ExecutionError::new(kind, format!("there is no task {}", attempt.function))
+    ExecutionError::named("unknown_function", format!("there is no task {}", attempt.function))
 }

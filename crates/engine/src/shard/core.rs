@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use onward_execution::{Execution, Limits};
-use onward_journal::{
-    Delivery, ErrorKind, ExecutionError, ExecutionId, InvokeResult, Journal, JournalEvent, Timestamp,
-};
+use onward_journal::{Delivery, ExecutionError, ExecutionId, InvokeResult, Journal, JournalEvent, Timestamp};
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Conflict, Epoch, Error, Receipt, Shard};
 
@@ -424,6 +422,5 @@ impl Core {
 }
 
 pub(super) fn in_doubt() -> ExecutionError {
-    let kind = "in_doubt".parse().unwrap_or(ErrorKind::UserError);
-    ExecutionError::new(kind, "it was started before a crash, and whether it was done is not known").permanent()
+    ExecutionError::named("in_doubt", "it was started before a crash, and whether it was done is not known").permanent()
 }

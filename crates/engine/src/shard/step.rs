@@ -186,8 +186,7 @@ fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Resul
             Resolved::Unknown => {
                 let attempt =
                     active.execution.start_attempt(number, None, now).map_err(|violation| broken(&violation))?;
-                let kind = "unknown_function".parse().unwrap_or(ErrorKind::UserError);
-                let error = ExecutionError::new(kind, format!("there is no function {function}"));
+                let error = ExecutionError::named("unknown_function", format!("there is no function {function}"));
                 let mut world = Surroundings::new(core, now);
                 active
                     .execution

@@ -4,8 +4,7 @@ use std::num::NonZeroU32;
 
 use onward_execution::Request;
 use onward_journal::{
-    Delivery, ErrorKind, ExecutionError, Factor, InvokeKind, InvokeResult, Jitter, Name, NameError, Payload,
-    RetryPolicy,
+    Delivery, ExecutionError, Factor, InvokeKind, InvokeResult, Jitter, Name, NameError, Payload, RetryPolicy,
 };
 
 use super::{Data, accept};
@@ -27,8 +26,7 @@ impl From<ExecutionError> for Failure {
 impl From<Failure> for ExecutionError {
     /// A kind that is not a name is the guest's mistake, and not worth losing the message for.
     fn from(failure: Failure) -> Self {
-        let kind = failure.kind.parse().unwrap_or(ErrorKind::UserError);
-        let error = Self::new(kind, cut(failure.message, MESSAGE_BYTES_MAX));
+        let error = Self::named(&failure.kind, cut(failure.message, MESSAGE_BYTES_MAX));
         if failure.retryable { error } else { error.permanent() }
     }
 }
@@ -122,6 +120,8 @@ pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use onward_journal::ErrorKind;
+
     use super::*;
 
     fn retry() -> workflow::RetryPolicy {

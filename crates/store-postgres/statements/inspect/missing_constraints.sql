@@ -1,0 +1,10 @@
+-- Constraints that somebody has removed, or whose index does not hold.
+SELECT format('constraint %s is gone or not valid', wanted.name)
+FROM unnest(ARRAY[
+    'run_events_pkey', 'run_events_idempotency_key_unique', 'run_events_event_id_unique', 'runs_pkey',
+    'run_snapshots_pkey', 'journal_pkey', 'executions_pkey'
+]) AS wanted(name)
+WHERE NOT EXISTS (
+    SELECT FROM pg_constraint JOIN pg_index ON indexrelid = conindid
+    WHERE conname = wanted.name AND convalidated AND indisvalid AND connamespace = current_schema()::regnamespace
+)
