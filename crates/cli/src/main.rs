@@ -1,6 +1,5 @@
 //! The binary `onward`. Data goes to standard output, words to standard error; exit codes are documented per command.
 
-mod code;
 mod journal;
 mod lines;
 mod log;

@@ -120,11 +120,23 @@ impl Client {
         &self.store
     }
 
-    /// Stores a component and lets names stand for its functions from now on.
-    pub async fn deploy(&self, code: &[u8], functions: &[FunctionInfo]) -> Result<ComponentDigest, Refused> {
+    /// Whose executions and functions it sees.
+    pub const fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Stores a component and lets names stand for its functions from now on. They may send requests to `hosts`, as far as
+    /// the process that runs them allows it.
+    pub async fn deploy(
+        &self,
+        code: &[u8],
+        functions: &[FunctionInfo],
+        hosts: &[String],
+    ) -> Result<ComponentDigest, Refused> {
         let component_digest = ComponentDigest::of(code);
         let now = self.store.now().await?;
         let text = serde_json::to_string(functions).map_err(Error::corrupt)?;
+        let hosts = Text::from(serde_json::to_string(hosts).map_err(Error::corrupt)?);
         let component = Component { component_digest, code: code.into(), functions: text.into(), created_at: now };
         let mut commit = Commit::new().insert_or_keep(&component);
         for function in functions {
@@ -135,6 +147,7 @@ impl Client {
                 name: function.name.as_str().into(),
                 kind: function.kind.as_str().into(),
                 component_digest,
+                hosts: hosts.clone(),
                 deployed_at: now,
             };
             commit.changes.push(match self.function_row(&function.name).await? {

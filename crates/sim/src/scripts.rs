@@ -1,6 +1,6 @@
 //! The workflows and tasks of the simulated world. What they return does not depend on what fails.
 
-use onward_engine::shard::{Functions, Resolved};
+use onward_engine::shard::{Functions, Hosts, Resolved};
 use onward_execution::{Answer, Guest, Host, Script, Taken, Turn};
 use onward_journal::{ComponentDigest, Delivery, ErrorKind, ExecutionError, InvokeResult, Payload};
 use onward_store::tables::Execution;
@@ -82,6 +82,10 @@ impl Functions for Scripts {
         } else {
             Resolved::Unknown
         }
+    }
+
+    fn hosts(&self, _: &Execution, _: &str) -> Hosts {
+        Hosts::from([])
     }
 }
 

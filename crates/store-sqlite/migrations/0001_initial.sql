@@ -139,6 +139,7 @@ CREATE TABLE functions (
     name             TEXT    NOT NULL,
     kind             TEXT    NOT NULL,
     component_digest BLOB    NOT NULL,
+    hosts            TEXT    NOT NULL,
     deployed_at      INTEGER NOT NULL,
     version          INTEGER NOT NULL,
     CONSTRAINT functions_key PRIMARY KEY (tenant_id, project_id, environment_id, name),

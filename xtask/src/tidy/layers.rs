@@ -24,6 +24,10 @@ const WASM: &str = "onward-wasm";
 const ENGINE: &str = "onward-engine";
 const API: &str = "onward-api";
 
+/// What the library for other people's processes puts together.
+const LIBRARY: &[&str] =
+    &[ENGINE, WASM, EXECUTION, STORE, "onward-store-sqlite", "onward-store-postgres", JOURNAL, RUNS, DISPATCH];
+
 const fn layer(folder: &'static str, package: &'static str, uses: Uses) -> Layer {
     Layer { folder, package, uses }
 }
@@ -43,6 +47,7 @@ const LAYERS: &[Layer] = &[
     layer("crates/server", "onward-server", Uses::Only(&[ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/sim", "onward-sim", Uses::Only(&[ENGINE, EXECUTION, STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/testing", "onward-testing", Uses::Only(&[JOURNAL, RUNS])),
+    layer("crates/embed", "onward-embed", Uses::Only(LIBRARY)),
     layer("crates/cli", "onward", Uses::Any),
     layer("sdk/rust/macros", "onward-sdk-macros", Uses::Only(&[])),
     layer("sdk/rust", "onward-sdk", Uses::Only(&["onward-sdk-macros"])),

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use onward_embed::Wasm;
 use onward_engine::client::{Client, Scope};
 use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent, Payload, Timestamp};
 use onward_store_sqlite::{Options, Sqlite};
 
-use crate::code::Wasm;
 use crate::paint;
 
 /// The order workflow of examples/workflows/orders.
@@ -62,7 +62,7 @@ impl Demo {
         let store = Sqlite::open(file, Options::default())?;
         let scope = Scope { tenant: "default".parse()?, project: "default".parse()?, environment: "default".parse()? };
         let client = Client::new(Arc::new(store), scope);
-        client.deploy(ORDERS, &Wasm::new()?.functions(ORDERS)?).await?;
+        client.deploy(ORDERS, &Wasm::usual()?.functions(ORDERS, &[])?, &[]).await?;
         let started = client.start("order", Payload::parse(ORDER)?, Some("demo")).await?;
         if started.existed {
             bail!("there is an order in {} already: give another folder", file.display());

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use onward_embed::Wasm;
 use onward_engine::client::FunctionInfo;
 use serde::Serialize;
 
 use super::WorkArgs;
-use crate::code::Wasm;
 use crate::paint;
 
 /// Deploy a component: its functions can be started and invoked from now on
@@ -21,6 +21,10 @@ pub(crate) struct Args {
     work: WorkArgs,
     /// The component, a .wasm file
     component: PathBuf,
+    /// Let its functions send requests to this host, where the process that runs them does too: api.example.com,
+    /// *.example.com, host:8443
+    #[arg(long = "allow-host", value_name = "HOST", value_delimiter = ',')]
+    hosts: Vec<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -35,9 +39,10 @@ struct Deployed {
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let name = args.component.display();
     let code = std::fs::read(&args.component).with_context(|| format!("cannot read {name}"))?;
-    let functions = Wasm::new()?.functions(&code).with_context(|| format!("{name} cannot be deployed"))?;
+    let functions =
+        Wasm::usual()?.functions(&code, &args.hosts).with_context(|| format!("{name} cannot be deployed"))?;
     let client = args.work.open().await?;
-    let digest = client.deploy(&code, &functions).await?;
+    let digest = client.deploy(&code, &functions, &args.hosts).await?;
     if args.json {
         let deployed = Deployed { component: digest.to_string(), functions };
         writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;

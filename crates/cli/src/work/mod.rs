@@ -11,17 +11,15 @@ mod worker;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
+use onward_embed::{Builder, Engine, HostPattern, HostRule};
 use onward_engine::client::{Client, Scope};
-use onward_engine::node::{Library, Native, Node, Options};
 use onward_journal::{ExecutionId, Payload};
 use onward_store::Policy;
 use onward_store::tables::Execution;
 
-use crate::code::Wasm;
 use crate::store::{StoreArgs, block_on};
 
 #[derive(Subcommand)]
@@ -132,10 +130,23 @@ fn payload(text: Option<&str>) -> anyhow::Result<Payload> {
     Payload::parse(text).with_context(|| format!("not JSON: {text} (a text needs quotes: '\"{text}\"')"))
 }
 
-/// A node in this process.
-fn node(client: &Client, lease: Duration) -> anyhow::Result<Arc<Node>> {
-    let library = Library::new(Arc::new(Wasm::new()?), Native::default());
-    let name = format!("pid {}", std::process::id());
-    let options = Options { name: name.as_str().into(), lease, ..Options::default() };
-    Ok(Arc::new(Node::new(Arc::clone(client.store()), library, options)))
+/// Where the functions that run in this process may send requests.
+#[derive(clap::Args)]
+pub(crate) struct RunArgs {
+    /// Let tasks send requests to this host, where their component may too: api.example.com, *.example.com, host:8443
+    #[arg(long = "allow-host", value_name = "HOST", env = "ONWARD_ALLOW_HOSTS", value_delimiter = ',')]
+    hosts: Vec<HostPattern>,
+    /// The same for a host inside a network: 10.0.0.7, localhost:8080
+    #[arg(long = "allow-private-host", value_name = "HOST", env = "ONWARD_ALLOW_PRIVATE_HOSTS", value_delimiter = ',')]
+    private_hosts: Vec<HostPattern>,
+}
+
+impl RunArgs {
+    /// An engine in this process, for whoever owns what `client` shows.
+    pub(crate) fn engine(&self, client: &Client) -> Builder {
+        let rule =
+            |private_networks| move |pattern: &HostPattern| HostRule { pattern: pattern.clone(), private_networks };
+        let hosts = self.hosts.iter().map(rule(false)).chain(self.private_hosts.iter().map(rule(true)));
+        Engine::on(Arc::clone(client.store())).scope(client.scope().clone()).allow_hosts(hosts)
+    }
 }

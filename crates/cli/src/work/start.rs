@@ -2,19 +2,14 @@
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use onward_engine::client::{Client, Started};
 use onward_journal::{ExecutionId, InvokeResult};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tokio::sync::watch;
 
-use super::WorkArgs;
+use super::{RunArgs, WorkArgs};
 use crate::paint;
-
-/// How long others wait before they take over from this process.
-const LEASE: Duration = Duration::from_secs(5);
 
 /// Start a workflow
 ///
@@ -25,6 +20,8 @@ const LEASE: Duration = Duration::from_secs(5);
 pub(crate) struct Args {
     #[command(flatten)]
     work: WorkArgs,
+    #[command(flatten)]
+    run: RunArgs,
     /// The workflow
     function: String,
     /// Its input as JSON; - for standard input
@@ -61,30 +58,16 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let client = args.work.open().await?;
     let input = super::payload(Some(&args.input))?;
     let started = client.start(&args.function, input, args.key.as_deref()).await?;
-    let result = if args.wait { Some(wait(&client, started.execution).await?) } else { None };
+    let result = if args.wait { Some(wait(args, &client, started.execution).await?) } else { None };
     report(args, &started, result.as_ref())?;
     Ok(ExitCode::from(u8::from(matches!(result, Some(Err(_))))))
 }
 
 /// Runs what there is to run until the execution is over.
-async fn wait(client: &Client, execution: ExecutionId) -> anyhow::Result<InvokeResult> {
-    let node = super::node(client, LEASE)?;
-    let mut happenings = node.watch();
-    let (stop, stopped) = watch::channel(false);
-    let working = tokio::spawn(node.run(stopped));
-    let result = loop {
-        if let Some(result) = client.result(execution).await? {
-            break result;
-        }
-        if working.is_finished() {
-            working.await??;
-            anyhow::bail!("the execution is not over, and this process has stopped working on it");
-        }
-        // Another process may run it; then nothing is heard here.
-        let _ = tokio::time::timeout(Duration::from_millis(100), happenings.recv()).await;
-    };
-    stop.send_replace(true);
-    working.await??;
+async fn wait(args: &Args, client: &Client, execution: ExecutionId) -> anyhow::Result<InvokeResult> {
+    let engine = args.run.engine(client).open().await?;
+    let result = engine.outcome(execution).await?;
+    engine.stop().await?;
     Ok(result)
 }
 

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
-use super::WorkArgs;
+use super::{RunArgs, WorkArgs};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     work: WorkArgs,
+    #[command(flatten)]
+    run: RunArgs,
     /// How long others wait before they take over, in milliseconds
     #[arg(long, default_value_t = 5_000)]
     lease_ms: u64,
@@ -18,11 +18,8 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let client = args.work.open().await?;
-    let node = super::node(&client, Duration::from_millis(args.lease_ms))?;
-    let (stop, stopped) = watch::channel(false);
-    let working = tokio::spawn(node.run(stopped));
+    let engine = args.run.engine(&client).lease(Duration::from_millis(args.lease_ms)).open().await?;
     tokio::signal::ctrl_c().await?;
-    stop.send_replace(true);
-    working.await??;
+    engine.stop().await?;
     Ok(ExitCode::SUCCESS)
 }

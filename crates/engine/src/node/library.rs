@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use onward_execution::Guest;
-use onward_journal::{ComponentDigest, ExecutionError, Payload};
+use onward_journal::{ComponentDigest, ExecutionError, Payload, Text};
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{Component, Execution, Function};
 use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
@@ -12,7 +12,7 @@ use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
 use super::tasks::Native;
 use super::{Code, Task};
 use crate::client::{FunctionInfo, FunctionKind};
-use crate::shard::{Functions, Resolved};
+use crate::shard::{Functions, Hosts, Resolved};
 
 /// Code and names.
 pub struct Library {
@@ -24,7 +24,22 @@ pub struct Library {
 #[derive(Default)]
 struct Known {
     components: BTreeMap<ComponentDigest, Vec<FunctionInfo>>,
-    names: BTreeMap<(TenantId, ProjectId, EnvironmentId, String), (ComponentDigest, bool)>,
+    names: BTreeMap<Place, Named>,
+}
+
+/// A name in an environment.
+type Place = (TenantId, ProjectId, EnvironmentId, String);
+
+/// What a name stands for.
+struct Named {
+    component: ComponentDigest,
+    is_workflow: bool,
+    hosts: Hosts,
+}
+
+fn place(caller: &Execution, function: &str) -> Place {
+    let Execution { tenant_id, project_id, environment_id, .. } = caller;
+    (tenant_id.clone(), project_id.clone(), environment_id.clone(), function.to_owned())
 }
 
 impl Library {
@@ -55,11 +70,13 @@ impl Library {
             scan = scan.after(last);
             for (row, _) in rows {
                 let is_workflow = &*row.kind == FunctionKind::Workflow.as_str();
+                let hosts: Vec<&str> = serde_json::from_str(&row.hosts).map_err(Error::corrupt)?;
+                let hosts = hosts.into_iter().map(Text::from).collect();
                 let name = (row.tenant_id, row.project_id, row.environment_id, row.name.to_string());
-                names.insert(name, (row.component_digest, is_workflow));
+                names.insert(name, Named { component: row.component_digest, is_workflow, hosts });
             }
         }
-        let digests: BTreeSet<ComponentDigest> = names.values().map(|(digest, _)| *digest).collect();
+        let digests: BTreeSet<ComponentDigest> = names.values().map(|named| named.component).collect();
         for digest in digests {
             self.ensure(store, digest).await?;
         }
@@ -98,12 +115,16 @@ impl Functions for Library {
         if self.native.get(function).is_some() {
             return Resolved::Native;
         }
-        let Execution { tenant_id, project_id, environment_id, .. } = caller;
-        let name = (tenant_id.clone(), project_id.clone(), environment_id.clone(), function.to_owned());
-        match self.read(|known| known.names.get(&name).copied()) {
-            Some((digest, true)) => Resolved::Workflow(digest),
-            Some((digest, false)) => Resolved::Task(digest),
+        self.read(|known| match known.names.get(&place(caller, function)) {
+            Some(named) if named.is_workflow => Resolved::Workflow(named.component),
+            Some(named) => Resolved::Task(named.component),
             None => Resolved::Unknown,
-        }
+        })
+    }
+
+    /// What was deployed last decides, also for executions that keep older code: a host can be taken back.
+    fn hosts(&self, caller: &Execution, function: &str) -> Hosts {
+        self.read(|known| known.names.get(&place(caller, function)).map(|named| Arc::clone(&named.hosts)))
+            .unwrap_or_else(|| Arc::from([]))
     }
 }

@@ -106,9 +106,14 @@ impl Node {
         self.happenings.subscribe()
     }
 
+    /// Learns now which names stand for what, rather than with its next turn.
+    pub async fn learn(&self) -> Result<(), Error> {
+        self.library.refresh(&*self.store).await
+    }
+
     /// Learns, once for all shards, which names stand for what. Tells whether it could.
     async fn learn_names(&self) -> Result<bool, Error> {
-        match self.library.refresh(&*self.store).await {
+        match self.learn().await {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == Kind::Fatal => Err(error),
             Err(error) => {

@@ -12,9 +12,12 @@ mod core;
 mod message;
 mod step;
 
+use std::sync::Arc;
+
 use onward_execution::Guest;
 use onward_journal::{
-    ComponentDigest, Delivery, ExecutionError, ExecutionId, InvokeKind, InvokeResult, JournalEvent, Name, Payload, Text,
+    ComponentDigest, Delivery, ExecutionError, ExecutionId, InvokeKind, InvokeResult, JournalEvent, Name, Payload,
+    PromiseId, Text,
 };
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Error, Receipt};
@@ -29,7 +32,13 @@ pub trait Functions: Send + Sync {
 
     /// What `function` is to an execution that invokes it.
     fn resolve(&self, caller: &Row, function: &str) -> Resolved;
+
+    /// Which hosts `function`, as the caller's environment knows it, may send requests to.
+    fn hosts(&self, caller: &Row, function: &str) -> Hosts;
 }
+
+/// Patterns of hosts that requests may go to.
+pub type Hosts = Arc<[Text]>;
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +142,13 @@ pub struct AttemptId {
     pub attempt: u32,
 }
 
+impl AttemptId {
+    /// The operation, the same for every attempt: what effects are performed under.
+    pub fn promise(&self) -> PromiseId {
+        self.execution.child(self.number)
+    }
+}
+
 /// An attempt of a task.
 #[derive(Debug, Clone)]
 pub struct Attempt {
@@ -150,4 +166,6 @@ pub struct Attempt {
     pub timeout_ms: Option<u64>,
     /// Whether it may be repeated after a crash.
     pub delivery: Delivery,
+    /// Which hosts it may send requests to.
+    pub hosts: Hosts,
 }

@@ -220,8 +220,13 @@ pub(super) fn attempt(core: &Core, active: &Active, id: AttemptId) -> Option<Att
     else {
         return None;
     };
+    let sender = match kind {
+        InvokeKind::Function => &**function_name,
+        InvokeKind::Http => &*active.row.function,
+    };
     Some(Attempt {
         id,
+        hosts: core.functions.hosts(&active.row, sender),
         kind: *kind,
         resolved: core.functions.resolve(&active.row, function_name),
         function: function_name.clone(),

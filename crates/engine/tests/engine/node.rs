@@ -102,7 +102,7 @@ impl World {
         let scope =
             Scope { tenant: part("acme"), project: "shop".parse().unwrap(), environment: "prod".parse().unwrap() };
         let client = Client::new(Arc::clone(&store), scope);
-        client.deploy(b"scripts", &functions()).await.unwrap();
+        client.deploy(b"scripts", &functions(), &[]).await.unwrap();
         Self { store, client, counted: Arc::default() }
     }
 
@@ -176,7 +176,7 @@ async fn a_key_starts_one_execution_even_after_a_new_deployment() {
     let start = || world.client.start("chain", json("1"), Some("order-42"));
     let first = start().await.unwrap();
     let again = start().await.unwrap();
-    world.client.deploy(b"newer scripts", &functions()).await.unwrap();
+    world.client.deploy(b"newer scripts", &functions(), &[]).await.unwrap();
     let later = start().await.unwrap();
     assert_eq!((first.existed, again.existed, later.existed), (false, true, true));
     assert!(first.execution == again.execution && first.execution == later.execution);

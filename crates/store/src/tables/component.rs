@@ -39,6 +39,8 @@ record! {
         pub kind: Text = "kind",
         /// The component.
         pub component_digest: ComponentDigest = "component_digest",
+        /// Which hosts it may send requests to: a JSON array of patterns.
+        pub hosts: Text = "hosts",
         /// Since when.
         pub deployed_at: Timestamp = "deployed_at",
     }

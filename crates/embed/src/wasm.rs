@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use async_trait::async_trait;
 use onward_engine::client::{FunctionInfo, FunctionKind};
 use onward_engine::node::Code;
@@ -15,36 +14,52 @@ use onward_journal::{ComponentDigest, ExecutionError, InvokeResult, Payload, Tex
 use onward_store::tables::Execution;
 use onward_store::{Clock as _, SystemClock};
 use onward_wasm::{
-    Config, Egress, Http, HttpConfig, HttpRequest, Kind, OwnContext, Runtime, Services, TaskCall, TaskLimits,
-    WorkflowLimits,
+    Config, Egress, HostPattern, Http, HttpConfig, HttpRequest, Kind, OwnContext, Runtime, Services, TaskCall,
+    TaskLimits, WorkflowLimits,
 };
 use serde::{Deserialize, Serialize};
 
-/// The runtime of this process.
-pub(crate) struct Wasm {
+use crate::EngineError;
+
+/// Components of a process: compiled, limited, and run.
+pub struct Wasm {
     runtime: Runtime,
-    egress: Egress,
+    http: Http,
     services: Arc<Outside>,
 }
 
 impl Wasm {
-    /// A runtime whose tasks may not send requests anywhere.
-    pub(crate) fn new() -> anyhow::Result<Self> {
-        let config = Config { cache_folder: cache_folder(), ..Config::default() };
-        let runtime = Runtime::new(config).context("cannot start the WASM runtime")?;
-        let http = Http::new(HttpConfig::default()).context("cannot start the HTTP client")?;
-        Ok(Self { runtime, egress: Egress { http, hosts: Arc::from([]) }, services: Arc::new(Outside) })
+    /// A runtime within these limits, whose tasks may send requests where `http` says.
+    pub fn new(config: Config, http: HttpConfig) -> Result<Self, EngineError> {
+        let runtime = Runtime::new(config).map_err(|error| EngineError::Runtime(error.to_string()))?;
+        let http = Http::new(http).map_err(|error| EngineError::Runtime(error.to_string()))?;
+        Ok(Self { runtime, http, services: Arc::new(Outside) })
     }
 
-    /// The functions of a component, if it is one.
-    pub(crate) fn functions(&self, code: &[u8]) -> anyhow::Result<Vec<FunctionInfo>> {
+    /// A runtime with the usual limits and cache, whose tasks may send requests nowhere.
+    pub fn usual() -> Result<Self, EngineError> {
+        Self::new(Config { cache_folder: cache_folder(), ..Config::default() }, HttpConfig::default())
+    }
+
+    /// The functions of a component, if it is one, and if the patterns of `hosts` are some.
+    pub fn functions(&self, code: &[u8], hosts: &[String]) -> Result<Vec<FunctionInfo>, EngineError> {
+        for host in hosts {
+            let parsed: Result<HostPattern, _> = host.parse();
+            parsed.map_err(|error| EngineError::Json { what: "a host", reason: error.to_string() })?;
+        }
         let component = self.runtime.load(code)?;
         Ok(component.functions().iter().map(info).collect())
     }
+
+    /// What was deployed with a pattern that is none has no host.
+    fn egress(&self, attempt: &Attempt) -> Egress {
+        let hosts = attempt.hosts.iter().filter_map(|host| host.parse().ok()).collect();
+        Egress { http: self.http.clone(), hosts }
+    }
 }
 
-/// Where compiled code is kept: `ONWARD_CACHE`, or the user's cache. Nowhere if there is neither.
-fn cache_folder() -> Option<PathBuf> {
+/// `ONWARD_CACHE`, or the user's cache. Nowhere if there is neither.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let usual = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
     variable("ONWARD_CACHE").or_else(|| Some(usual()?.join("onward")))
@@ -93,13 +108,14 @@ impl Code for Wasm {
             limits.timeout = Duration::from_millis(ms);
         }
         let services = Arc::clone(&self.services) as Arc<dyn Services>;
-        let call = TaskCall { context: context(attempt), limits, http: self.egress.clone(), services };
+        let call = TaskCall { context: context(attempt), limits, http: self.egress(attempt), services };
         component.task(&attempt.function, &attempt.input, call).await
     }
 
     async fn http(&self, attempt: &Attempt) -> InvokeResult {
         let request = request(attempt)?;
-        let response = self.egress.http.send(request).await.map_err(onward_wasm::HttpError::into_execution_error)?;
+        let response =
+            self.egress(attempt).send(request).await.map_err(onward_wasm::HttpError::into_execution_error)?;
         if response.status >= 500 || response.status == 429 || response.status == 408 {
             let message = format!("{} answered with status {}", attempt.function, response.status);
             return Err(ExecutionError::named("http_status", message));
@@ -125,7 +141,7 @@ fn context(attempt: &Attempt) -> OwnContext {
 }
 
 fn key(attempt: &Attempt) -> Text {
-    Text::from(format!("{}.{}", attempt.id.execution, attempt.id.number).as_str())
+    Text::from(attempt.id.promise().to_string().as_str())
 }
 
 /// What a workflow says about a request besides `METHOD URL`.

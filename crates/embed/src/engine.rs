@@ -1,0 +1,173 @@
+//! An engine at work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_engine::client::{Client, Refused, Started};
+use onward_engine::node::{Happening, Node};
+use onward_journal::{ComponentDigest, ExecutionError, ExecutionId, Payload};
+use onward_store::Store;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+
+use crate::store::OpenError;
+use crate::{Builder, Wasm};
+
+/// How often to look for the end of an execution that another process may run.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why an engine could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The store could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The store, or what is in it, says no.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// It is not a component that can be run.
+    #[error(transparent)]
+    Component(#[from] onward_wasm::LoadError),
+    /// The runtime could not be started.
+    #[error("{0}")]
+    Runtime(String),
+    /// Something is not JSON, or not the JSON that was expected.
+    #[error("{what} cannot be used: {reason}")]
+    Json {
+        /// What it is.
+        what: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It no longer works: its store failed.
+    #[error("the engine has stopped: {0}")]
+    Stopped(String),
+}
+
+impl From<onward_store::Error> for EngineError {
+    fn from(error: onward_store::Error) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+/// A node in this process, and access to the store that it works on.
+pub struct Engine {
+    client: Client,
+    wasm: Arc<Wasm>,
+    node: Arc<Node>,
+    stop: watch::Sender<bool>,
+    working: JoinHandle<Result<(), onward_store::Error>>,
+}
+
+impl Engine {
+    /// An engine on the store of this URL: `sqlite:PATH`, `postgres://USER@HOST/DATABASE` or `memory:`.
+    pub fn builder(url: &str) -> Builder {
+        Builder::url(url)
+    }
+
+    /// An engine on a store that is open.
+    pub fn on(store: Arc<dyn Store>) -> Builder {
+        Builder::open_store(store)
+    }
+
+    pub(crate) fn run(client: Client, wasm: Arc<Wasm>, node: Arc<Node>) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let working = tokio::spawn(Arc::clone(&node).run(stopped));
+        Self { client, wasm, node, stop, working }
+    }
+
+    /// Access to the store, for what this has no words for.
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What happens here from now on.
+    pub fn watch(&self) -> broadcast::Receiver<Happening> {
+        self.node.watch()
+    }
+
+    /// Deploys a component. Its functions may send requests to `hosts`, where the process that runs them allows it too.
+    pub async fn deploy(&self, code: &[u8], hosts: &[String]) -> Result<ComponentDigest, EngineError> {
+        let functions = self.wasm.functions(code, hosts)?;
+        let digest = self.client.deploy(code, &functions, hosts).await?;
+        self.node.learn().await?;
+        Ok(digest)
+    }
+
+    /// Starts a workflow, unless `key` has started one already.
+    pub async fn start(
+        &self,
+        function: &str,
+        input: &impl Serialize,
+        key: Option<&str>,
+    ) -> Result<Started, EngineError> {
+        let started = self.client.start(function, payload("the input", input)?, key).await?;
+        self.node.wake().notify_waiters();
+        Ok(started)
+    }
+
+    /// Sends a signal. Sending it again under the same key does nothing.
+    pub async fn signal(
+        &self,
+        to: ExecutionId,
+        name: &str,
+        content: &impl Serialize,
+        key: Option<&str>,
+    ) -> Result<(), EngineError> {
+        let name = name.parse().map_err(|error| EngineError::Json { what: "the name", reason: format!("{error}") })?;
+        self.client.signal(to, name, payload("the signal", content)?, key).await?;
+        self.node.wake().notify_waiters();
+        Ok(())
+    }
+
+    /// Asks an execution to stop.
+    pub async fn cancel(&self, execution: ExecutionId, reason: &str) -> Result<(), EngineError> {
+        self.client.cancel(execution, reason).await?;
+        self.node.wake().notify_waiters();
+        Ok(())
+    }
+
+    /// Waits until an execution is over, and reads what it ended with.
+    pub async fn wait<T: DeserializeOwned>(
+        &self,
+        execution: ExecutionId,
+    ) -> Result<Result<T, ExecutionError>, EngineError> {
+        match self.outcome(execution).await? {
+            Err(error) => Ok(Err(error)),
+            Ok(payload) => serde_json::from_str(payload.as_str())
+                .map(Ok)
+                .map_err(|error| EngineError::Json { what: "the result", reason: error.to_string() }),
+        }
+    }
+
+    /// Waits until an execution is over, wherever it runs.
+    pub async fn outcome(&self, execution: ExecutionId) -> Result<Result<Payload, ExecutionError>, EngineError> {
+        let mut happenings = self.watch();
+        loop {
+            if let Some(result) = self.client.result(execution).await? {
+                return Ok(result);
+            }
+            if self.working.is_finished() {
+                return Err(EngineError::Stopped("its store can no longer be used".to_owned()));
+            }
+            // Another process may run it; then nothing is heard here.
+            let _ = tokio::time::timeout(LOOK, happenings.recv()).await;
+        }
+    }
+
+    /// Works until it is told to stop elsewhere or its store fails.
+    pub async fn stop(self) -> Result<(), EngineError> {
+        self.stop.send_replace(true);
+        match self.working.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(error.into()),
+            Err(panic) => Err(EngineError::Stopped(panic.to_string())),
+        }
+    }
+}
+
+fn payload(what: &'static str, value: &impl Serialize) -> Result<Payload, EngineError> {
+    Payload::of(value).map_err(|error| EngineError::Json { what, reason: error.to_string() })
+}
