@@ -41,9 +41,13 @@ pub(crate) fn verify(run: &Run) -> Result<()> {
     for workspace in ["sdk/rust", "examples/workflows"] {
         let cargo = |args: &[&str]| Call::new(run, "cargo", args.iter().copied()).in_folder(workspace).quiet();
         cargo(&["fmt", "--all", "--check"])?;
-        cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+        cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"])?;
         cargo(&["test", "--workspace", "--locked"])?;
     }
+    // The tests above run without the feature, as most components are built.
+    Call::new(run, "cargo", ["test", "--locked", "--features", "schema", "--test", "schema"])
+        .in_folder("sdk/rust")
+        .quiet()?;
     guests(run, Mode::Check)
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::callable::{Callable, InputOf, OutputOf};
 use crate::function::{Entry, Function};
 use crate::host::{self, Delivery, Invocation, Local, Target, milliseconds};
 use crate::payload::{Argument, encode};
@@ -13,25 +14,28 @@ use crate::promise::Promise;
 use crate::retry::Retry;
 use crate::{Error, Result};
 
-/// Has a workflow or a task done, and waits for it.
+/// Has a workflow or a task done, and waits for it: `invoke(fetch_user, 42)?`.
 ///
-/// The compiler knows what the function takes and returns:
+/// Several arguments are a tuple, none is `()`. The compiler knows what the function takes and returns:
 ///
 /// ```compile_fail
 /// # use onward::prelude::*;
 /// # #[task] fn fetch(id: u64) -> Result<String> { Ok(id.to_string()) }
 /// # #[workflow]
 /// # fn example() -> Result<String> {
-/// invoke::<fetch>("forty-two")
+/// invoke(fetch, "forty-two")
 /// # }
 /// ```
-pub fn invoke<F: Function>(input: impl Argument<F::Input>) -> Result<F::Output> {
-    call::<F>(input).run()
+pub fn invoke<F: Callable<A>, A>(function: F, input: impl Argument<InputOf<F, A>>) -> Result<OutputOf<F, A>> {
+    call(function, input).run()
 }
 
 /// Has a workflow or a task done, and does not wait for it.
-pub fn schedule<F: Function>(input: impl Argument<F::Input>) -> Result<Promise<F::Output>> {
-    call::<F>(input).schedule()
+pub fn schedule<F: Callable<A>, A>(
+    function: F,
+    input: impl Argument<InputOf<F, A>>,
+) -> Result<Promise<OutputOf<F, A>>> {
+    call(function, input).schedule()
 }
 
 /// A call of a workflow or a task, to say more about before it is made.
@@ -41,11 +45,12 @@ pub fn schedule<F: Function>(input: impl Argument<F::Input>) -> Result<Promise<F
 /// # #[task] fn fetch(id: u64) -> Result<String> { Ok(id.to_string()) }
 /// # #[workflow]
 /// # fn example() -> Result<String> {
-/// call::<fetch>(42).retry(Retry::attempts(3)).timeout(Duration::from_secs(5)).run()
+/// call(fetch, 42).retry(Retry::attempts(3)).timeout(Duration::from_secs(5)).run()
 /// # }
 /// ```
-pub fn call<F: Function>(input: impl Argument<F::Input>) -> Call<F::Output> {
-    Call::new(Target::Function(F::NAME.to_owned()), input.into_payload(), Some(Entry::of::<F>()))
+pub fn call<F: Callable<A>, A>(_function: F, input: impl Argument<InputOf<F, A>>) -> Call<OutputOf<F, A>> {
+    let entry = Entry::of::<F::Function>();
+    Call::new(Target::Function(F::Function::NAME.to_owned()), input.into_payload(), Some(entry))
 }
 
 /// A call of a workflow or a task whose name is known only when the workflow runs.
@@ -74,17 +79,22 @@ impl<T: DeserializeOwned> Call<T> {
         Self { invocation, local, output: PhantomData }
     }
 
-    /// How it is retried, instead of the engine's default.
+    /// How it is retried. Unless said, there are ten attempts of a task, of a request and of a child workflow alike: a
+    /// second after the first, doubling up to a minute, shortened by up to a tenth. A failure that is
+    /// [`permanent`](Error::permanent) is not retried.
     pub fn retry(self, retry: Retry) -> Self {
         self.with(|invocation| invocation.retry = Some(retry))
     }
 
-    /// How long one attempt may take; then it fails with `timeout`.
+    /// How long one attempt of a task or a request may take; then it fails with `timeout`, which may be retried. Unless
+    /// said, a task has a minute and a request half of one. A child workflow takes its time: [`race`](crate::race) it with
+    /// a [`timer`](crate::timer).
     pub fn timeout(self, limit: Duration) -> Self {
         self.with(|invocation| invocation.timeout_ms = Some(milliseconds(limit)))
     }
 
-    /// Never repeated after a crash: if that leaves its end unknown, it fails with `in_doubt`.
+    /// Never repeated after a crash: if that leaves its end unknown, it fails with `in_doubt`, for good. An attempt that
+    /// failed is retried all the same; say [`Retry::never`] if it must not be.
     pub fn at_most_once(self) -> Self {
         self.with(|invocation| invocation.delivery = Delivery::AtMostOnce)
     }

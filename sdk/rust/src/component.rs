@@ -11,7 +11,7 @@
 ///
 /// #[workflow]
 /// fn welcome(name: String) -> Result<String> {
-///     invoke::<greet>(name)
+///     invoke(greet, name)
 /// }
 ///
 /// onward::component!(welcome, greet);
@@ -130,7 +130,7 @@ mod guest {
             Kind::Workflow => types::Kind::Workflow,
             Kind::Task => types::Kind::Task,
         };
-        Function { name: entry.name.to_owned(), kind, schema: None }
+        Function { name: entry.name.to_owned(), kind, schema: (entry.schema)() }
     }
 
     #[doc(hidden)]

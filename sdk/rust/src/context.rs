@@ -1,6 +1,7 @@
 //! Where and as what a function runs.
 
-use crate::function::Workflow;
+use crate::callable::{Callable, InputOf, OutputOf};
+use crate::function::{Function, Workflow};
 use crate::payload::Argument;
 use crate::{Error, Result, host};
 
@@ -35,13 +36,16 @@ pub fn is_cancelled() -> bool {
 /// # use onward::prelude::*;
 /// #[workflow]
 /// fn countdown(left: u64) -> Result<u64> {
-///     if left == 0 { Ok(0) } else { continue_as_new::<countdown>(left - 1) }
+///     if left == 0 { Ok(0) } else { continue_as_new(countdown, left - 1) }
 /// }
 /// ```
-pub fn continue_as_new<F: Workflow>(input: impl Argument<F::Input>) -> Result<F::Output> {
+pub fn continue_as_new<F, A>(_workflow: F, input: impl Argument<InputOf<F, A>>) -> Result<OutputOf<F, A>>
+where
+    F: Callable<A, Function: Workflow>,
+{
     let (running, _) = host::running();
-    if running != F::NAME {
-        let message = format!("{running} cannot continue as {}: a workflow continues as itself", F::NAME);
+    if running != F::Function::NAME {
+        let message = format!("{running} cannot continue as {}: a workflow continues as itself", F::Function::NAME);
         return Err(Error::other(message).permanent());
     }
     host::continue_as_new(&input.into_payload()?);

@@ -9,6 +9,22 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure. Any error of the standard library or of a crate becomes one with `?`, of kind `user_error`.
 ///
+/// Whoever failed, a workflow gets kind, message and `retryable` as they were. These kinds are the engine's:
+///
+/// | kind | what happened | may be retried |
+/// |---|---|---|
+/// | `user_error` | an error without a kind of its own | yes |
+/// | `timeout` | an attempt took too long | yes |
+/// | `trap` | a panic, or more memory or time than allowed | yes |
+/// | `unknown_function` | nobody has a function of this name (yet) | yes |
+/// | `http_failed`, `http_status` | no answer; or 408, 429, 500 and above to a workflow | yes |
+/// | `http_denied`, `http_invalid` | a request that is not allowed, or is none | no |
+/// | `cancelled` | cancellation was asked for, or the operation is no longer wanted | no |
+/// | `in_doubt` | a crash, and it was to be done at most once | no |
+/// | `too_large` | an input, result or signal of more than 1 MiB | no |
+/// | `invalid_payload` | a value that is not what was expected | no |
+/// | `misuse`, `invalid_name`, `invalid_policy` | a call that makes no sense | no |
+///
 /// ```
 /// use onward::Error;
 ///
@@ -17,7 +33,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
-    /// `user_error`, `timeout`, `cancelled`, or a name of your own such as `card_declined`: retry policies go by it.
+    /// One of the engine's, or a name of your own such as `card_declined`: retry policies go by it.
     pub kind: String,
     /// What happened, for people.
     pub message: String,

@@ -16,10 +16,10 @@ pub enum Kind {
     Task,
 }
 
-/// The type that `#[workflow]` or `#[task]` adds to a function.
+/// What the compiler knows about a workflow or a task: implemented by the type that `#[workflow]` or `#[task]` adds.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a function of the component",
-    note = "put #[workflow] or #[task] on it"
+    message = "`{Self}` is neither a workflow nor a task",
+    note = "put #[workflow] or #[task] on the function"
 )]
 pub trait Function: 'static {
     /// What it is called with: its argument, or the tuple of its arguments.
@@ -33,6 +33,11 @@ pub trait Function: 'static {
 
     /// Runs it here and now, unrecorded.
     fn run(input: Self::Input) -> Result<Self::Output>;
+
+    /// A JSON schema of the input, if the attribute asks for one.
+    fn schema() -> Option<String> {
+        None
+    }
 }
 
 /// A function made by `#[workflow]`.
@@ -49,16 +54,27 @@ pub trait Task: Function {}
 pub trait Returned {
     /// What is in it when all is well.
     type Output;
+    /// What is in it otherwise.
+    type Error: Into<Error>;
+
+    /// As the result that it is.
+    fn into_std(self) -> Result<Self::Output, Self::Error>;
 
     /// The same with the SDK's error.
-    fn into_result(self) -> Result<Self::Output>;
+    fn into_result(self) -> Result<Self::Output>
+    where
+        Self: Sized,
+    {
+        self.into_std().map_err(Into::into)
+    }
 }
 
 impl<T, E: Into<Error>> Returned for Result<T, E> {
     type Output = T;
+    type Error = E;
 
-    fn into_result(self) -> Result<T> {
-        self.map_err(Into::into)
+    fn into_std(self) -> Self {
+        self
     }
 }
 
@@ -69,12 +85,14 @@ pub struct Entry {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) run: fn(&str) -> Outcome,
+    #[cfg_attr(not(target_arch = "wasm32"), expect(dead_code, reason = "only a component describes itself"))]
+    pub(crate) schema: fn() -> Option<String>,
 }
 
 impl Entry {
     /// The row of this function.
     pub const fn of<F: Function>() -> Self {
-        Self { name: F::NAME, kind: F::KIND, run: run::<F> }
+        Self { name: F::NAME, kind: F::KIND, run: run::<F>, schema: F::schema }
     }
 }
 

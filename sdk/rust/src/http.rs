@@ -62,8 +62,8 @@ impl Http {
         self
     }
 
-    /// Sends the task's idempotency key along, so that the service can recognise a repeated attempt. A workflow's request
-    /// has it anyway.
+    /// Sends the key of the operation along as `idempotency-key`, so that the service can recognise a repeated attempt. The
+    /// engine adds it to every request that has none; with this a task does not depend on that.
     pub fn idempotent(self) -> Self {
         match host::running() {
             (_, Kind::Task) => self.header("idempotency-key", host::own().idempotency_key),
@@ -77,8 +77,12 @@ impl Http {
         self
     }
 
-    /// Sends it and waits for the response. An answer with an error status is a response too: see
-    /// [`Response::successful`].
+    /// Sends it and waits for the response.
+    ///
+    /// In a task, an answer with an error status is a response too: see [`Response::successful`]. In a workflow, so is one
+    /// that would be the same next time, such as 404; a service that cannot answer now (408, 429, 500 and above) is the
+    /// failure `http_status`, and is asked again as [`Call::retry`] says. A request that came to nothing is the failure
+    /// `http_failed` or `timeout`; one that is not allowed `http_denied`, which is final.
     pub fn send(self) -> Result<Response> {
         match host::running() {
             (_, Kind::Workflow) => self.into_call().run(),
@@ -89,7 +93,7 @@ impl Http {
     /// The request as a call of a workflow: to say how it is retried, or not to wait for it.
     pub fn into_call(self) -> Call<Response> {
         let Self { line, headers, body, timeout } = self;
-        let input = body.and_then(|body| encode(&Input { headers, body }));
+        let input = parts(&line).and(body).and_then(|body| encode(&Input { headers, body }));
         let call = Call::new(Target::Http(line), input, None);
         match timeout {
             Some(limit) => call.timeout(limit),
@@ -98,17 +102,20 @@ impl Http {
     }
 
     fn into_request(self) -> Result<Request> {
-        let Some((method, url)) = self.line.split_once(' ') else {
-            return Err(Error::other(format!("{:?} is not METHOD URL", self.line)).permanent());
-        };
+        let (method, url) = parts(&self.line)?;
         Ok(Request {
             method: method.to_owned(),
-            url: url.trim().to_owned(),
+            url: url.to_owned(),
             headers: self.headers.into_iter().collect(),
             body: self.body?.map(String::into_bytes),
             timeout_ms: self.timeout.map(milliseconds),
         })
     }
+}
+
+fn parts(line: &str) -> Result<(&str, &str)> {
+    let invalid = || Error::new("http_invalid", format!("expected METHOD URL, not {line:?}")).permanent();
+    line.split_once(' ').ok_or_else(invalid)
 }
 
 /// A request as a task sends it.

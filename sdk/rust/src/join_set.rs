@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Result;
 use crate::call::{Call, call};
+use crate::callable::{Callable, InputOf};
 use crate::function::Function;
 use crate::host::{self, milliseconds};
 use crate::payload::Argument;
@@ -25,7 +26,7 @@ pub fn join_set<T: DeserializeOwned>() -> Result<JoinSet<T>> {
 /// # fn example() -> Result<u64> {
 /// let mut set = join_set()?;
 /// for n in 0..10 {
-///     set.submit::<step>(n)?;
+///     set.submit(step, n)?;
 /// }
 /// let mut sum = 0;
 /// while let Some(done) = set.next()? {
@@ -62,8 +63,11 @@ pub enum Taken<T> {
 
 impl<T: DeserializeOwned> JoinSet<T> {
     /// Has something done as a member of the set. Not after the first result was taken.
-    pub fn submit<F: Function<Output = T>>(&mut self, input: impl Argument<F::Input>) -> Result<Promise<T>> {
-        self.submit_call(call::<F>(input))
+    pub fn submit<F, A>(&mut self, function: F, input: impl Argument<InputOf<F, A>>) -> Result<Promise<T>>
+    where
+        F: Callable<A, Function: Function<Output = T>>,
+    {
+        self.submit_call(call(function, input))
     }
 
     /// The same for a call that says how.

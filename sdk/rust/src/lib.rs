@@ -2,29 +2,90 @@
 //!
 //! ```
 //! use onward::prelude::*;
+//! use onward::testing::TestEnv;
 //!
 //! #[task]
-//! fn double(n: u64) -> Result<u64> {
-//!     Ok(2 * n)
+//! fn reserve(item: String) -> Result<String> {
+//!     http("POST https://stock.example.com/reservations").json(&item).send()?.successful()?.text()
 //! }
 //!
+//! #[task]
+//! fn release(reservation: String) -> Result<()> {
+//!     http(&format!("DELETE https://stock.example.com/reservations/{reservation}")).send()?.successful()?;
+//!     Ok(())
+//! }
+//!
+//! #[task]
+//! fn charge(customer: String, cents: u64) -> Result<String> {
+//!     if cents == 0 {
+//!         return Err(Error::new("nothing_to_pay", "an order is never free").permanent());
+//!     }
+//!     http("POST https://bank.example.com/charges").json(&(customer, cents)).send()?.successful()?.text()
+//! }
+//!
+//! /// Takes an order from its reservation to its payment, however long the approval takes and whatever crashes.
 //! #[workflow]
-//! fn order(n: u64) -> Result<u64> {
-//!     sleep(Duration::from_secs(60))?;
-//!     invoke::<double>(n)
+//! fn order(customer: String, item: String, cents: u64) -> Result<String> {
+//!     let patient = Retry::attempts(5).first_wait(Duration::from_millis(200));
+//!     let reservation = call(reserve, &item).retry(patient).run()?;
+//!     let paid = match await_signal_timeout("approval", Duration::from_secs(86_400)) {
+//!         Ok(Some(true)) => invoke(charge, (customer, cents)),
+//!         Ok(_) => Err(Error::new("not_approved", format!("nobody approved {item}"))),
+//!         Err(cancelled) => Err(cancelled),
+//!     };
+//!     if paid.is_err() {
+//!         invoke(release, reservation)?;
+//!     }
+//!     paid
 //! }
 //!
-//! onward::component!(order, double);
+//! onward::component!(order, reserve, release, charge);
 //!
+//! // A test: native, in virtual time, without WASM or a server.
 //! # fn main() {
-//! assert_eq!(onward::testing::TestEnv::new().run::<order>(21), Ok(42));
+//! let mut env = TestEnv::new();
+//! env.stub(reserve, |item| Ok(format!("one {item}")));
+//! env.stub(release, |_| Ok(()));
+//! env.stub(charge, |(customer, cents)| Ok(format!("{customer} paid {cents}")));
+//! env.signal_at(Duration::from_secs(3_600), "approval", &true);
+//! let input = || ("Ada".to_owned(), "lamp".to_owned(), 500);
+//! assert_eq!(env.crash_everywhere(order, input()), Ok("Ada paid 500".to_owned()));
+//! env.cancel_at(Duration::from_secs(60));
+//! assert!(env.crash_everywhere(order, input()).is_err_and(|error| error.is_cancelled()));
+//! assert_eq!(env.inputs(release), ["one lamp"]);
 //! # }
 //! ```
 //!
-//! A **workflow** is replayed from its journal after a crash: what the functions of this crate answered the first time they
-//! answer again, so it goes on where it was. It must get everything that can differ from them: time from [`now`],
-//! randomness from [`random_u64`], effects from tasks. A **task** has effects. It runs at least once and its result is
-//! recorded once; [`own`] tells it the idempotency key to send along.
+//! A [**workflow**](macro@workflow) is replayed from its journal after a crash: what the functions of this crate answered
+//! the first time they answer again, so it goes on where it was. It must get everything that can differ from them: time,
+//! randomness, and effects through tasks. A [**task**](macro@task) has effects. It *runs* at least once, and its result is
+//! *recorded* once; send the idempotency key of [`own`] along with what must not happen twice.
+//!
+//! # Every call
+//!
+//! | to | write |
+//! |---|---|
+//! | call and wait | [`invoke`]`(f, input)?`; several arguments are a tuple, none is `()` |
+//! | call, wait later | `let p = `[`schedule`]`(f, &input)?;` `p.`[`wait`](Promise::wait)`()?`, `p.`[`wait_timeout`](Promise::wait_timeout)`(d)?` |
+//! | say how | [`call`]`(f, x).`[`retry`](Call::retry)`(`[`Retry`]`::attempts(3).not_on("card_declined")).`[`timeout`](Call::timeout)`(d).`[`at_most_once`](Call::at_most_once)`().`[`run`](Call::run)`()?`, or [`schedule`](Call::schedule)`()?` |
+//! | call what is known by name only | [`call_named`]`("name", &input).run()?` |
+//! | wait for several | [`all`]`(&[p, q])?`, [`all_settled`]`(&[p, q])?`, [`any`]`(&[p, q])?`, [`race`]`(p, q)?` |
+//! | many at once, as they come | `let mut set = `[`join_set`]`()?;` `set.`[`submit`](JoinSet::submit)`(f, x)?;` `while let Some(done) = set.`[`next`](JoinSet::next)`()? { done.result?; }`; also [`submit_call`](JoinSet::submit_call), [`add`](JoinSet::add), [`next_timeout`](JoinSet::next_timeout), [`close`](JoinSet::close) |
+//! | wait, or tell the time | [`sleep`]`(d)?`, [`timer`]`(d)?`, [`now`]`()` |
+//! | draw randomness | [`random_u64`]`()`, [`random_bytes`]`(n)` |
+//! | take a signal | `let a: Approval = `[`await_signal`]`("approval")?`, [`await_signal_timeout`]`("approval", d)?` |
+//! | send a request | [`http`]`("POST https://…").`[`header`](Http::header)`(k, v).`[`json`](Http::json)`(&body).`[`send`](Http::send)`()?`; in a workflow it is an operation of its own, to which [`into_call`](Http::into_call)`()` gives a policy |
+//! | go on with a short journal | `return `[`continue_as_new`]`(f, input)` |
+//! | fail | `Err(`[`Error`]`::new("card_declined", "…").`[`permanent`](Error::permanent)`())`; any error becomes one with `?` |
+//! | clean up | `Err(e) if e.`[`is_cancelled`](Error::is_cancelled)`() => { invoke(refund, x)?; Err(e) }`, [`is_cancelled`]`()` |
+//! | speak | [`info!`]`("…")`, [`warn!`], [`error!`], [`debug!`]; replaying does not repeat it |
+//! | know oneself | [`own`]`()`: the execution, the idempotency key, the attempt |
+//! | make a component | [`component!`]`(order, reserve)`, once, in a `cdylib` |
+//! | tell others what to send | `#[workflow(schema)]`, with the feature `schema` and `JsonSchema` of the input |
+//! | test | [`testing::TestEnv`] |
+//!
+//! Inputs and results are owned values that serde can read and write. All of this is for workflows; a task has `http`,
+//! `now`, randomness, the log and `own`.
 
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
@@ -41,6 +102,7 @@ pub mod bindings {
 }
 
 mod call;
+mod callable;
 mod clock;
 #[doc(hidden)]
 pub mod component;
@@ -57,6 +119,8 @@ mod payload;
 pub mod prelude;
 mod promise;
 mod retry;
+#[doc(hidden)]
+pub mod schema;
 mod signal;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
@@ -70,10 +134,14 @@ struct Readme;
 extern crate self as onward;
 
 pub use onward_sdk_macros::{task, workflow};
+/// What the input of a function with a schema derives, with `#[schemars(crate = "onward::schemars")]`.
+#[cfg(feature = "schema")]
+pub use schemars::{self, JsonSchema};
 /// Any JSON value.
 pub use serde_json::Value as Json;
 
 pub use crate::call::{Call, call, call_named, invoke, schedule};
+pub use crate::callable::{Callable, Called, Failed, InputOf, OutputOf};
 pub use crate::clock::{Timestamp, now, sleep, timer};
 pub use crate::context::{Context, continue_as_new, is_cancelled, own};
 pub use crate::entropy::{random_bytes, random_u64};

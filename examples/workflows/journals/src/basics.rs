@@ -40,7 +40,7 @@ pub fn echo(input: Json) -> Result<Json> {
 pub fn chain(load: Load) -> Result<u32> {
     let work = "x".repeat(load.work);
     for _ in 0..load.steps {
-        invoke::<step>(&work)?;
+        invoke(step, &work)?;
     }
     Ok(load.steps)
 }
@@ -51,7 +51,7 @@ pub fn fan_out(load: Load) -> Result<u32> {
     let work = "x".repeat(load.work);
     let mut set = join_set()?;
     for _ in 0..load.steps {
-        set.submit::<step>(&work)?;
+        set.submit(step, &work)?;
     }
     let mut done = 0;
     while let Some(taken) = set.next()? {
@@ -85,9 +85,9 @@ pub fn waiter(patience: Patience) -> Result<Option<Json>> {
 /// Calls `child` twice, the second time through a join set.
 #[workflow]
 pub fn parent(n: u64) -> Result<u64> {
-    let first = invoke::<child>(n)?;
+    let first = invoke(child, n)?;
     let mut set = join_set()?;
-    set.submit::<child>(first)?;
+    set.submit(child, first)?;
     match set.next()? {
         Some(done) => done.result,
         None => Err(Error::other("the set has one member")),
@@ -104,10 +104,10 @@ pub fn child(n: u64) -> Result<u64> {
 /// Does a step, waits for the signal `commit`, and undoes the step when it is cancelled meanwhile.
 #[workflow]
 pub fn saga(work: String) -> Result<Json> {
-    invoke::<step>(&work)?;
+    invoke(step, &work)?;
     match await_signal("commit") {
         Err(error) if error.is_cancelled() => {
-            invoke::<compensate>(&work)?;
+            invoke(compensate, &work)?;
             Err(error)
         }
         result => result,
@@ -126,7 +126,7 @@ pub fn counter(left: u64) -> Result<u64> {
     let more = await_signal_timeout::<u64>("add", Duration::ZERO)?.unwrap_or(0);
     match left + more {
         0 => Ok(0),
-        left => continue_as_new::<counter>(left - 1),
+        left => continue_as_new(counter, left - 1),
     }
 }
 
@@ -151,5 +151,5 @@ pub fn flaky(failures: Failures) -> Result<u32> {
 #[workflow]
 pub fn persistent(failures: Failures) -> Result<u32> {
     let retry = Retry::attempts(5).first_wait(Duration::from_millis(10)).factor_permille(1_000).jitter_permille(0);
-    call::<flaky>(failures).retry(retry).run()
+    call(flaky, failures).retry(retry).run()
 }

@@ -39,11 +39,11 @@ pub struct Approval {
 #[workflow]
 pub fn full_example(input: Lookup) -> Result<Vec<String>> {
     random_bytes(2);
-    let user = invoke::<fetch_user>(&input)?;
+    let user = invoke(fetch_user, &input)?;
     let mut set = join_set()?;
     let retry = Retry::attempts(3).first_wait(Duration::from_millis(10));
-    set.submit_call(call::<send_email>(Message { to: user.email }).retry(retry))?;
-    set.submit::<send_sms>(Message { to: user.phone })?;
+    set.submit_call(call(send_email, Message { to: user.email }).retry(retry))?;
+    set.submit(send_sms, Message { to: user.phone })?;
     let mut sent = Vec::new();
     while let Some(done) = set.next()? {
         sent.push(done.result?);
@@ -65,7 +65,7 @@ pub fn blocking_signal(order: Order) -> Result<Approval> {
 
 /// The two differ only in when the signal comes.
 fn approved_order(order: &Order) -> Result<Approval> {
-    invoke::<create_order>(order)?;
+    invoke(create_order, order)?;
     await_signal("user_approval")
 }
 

@@ -1,10 +1,12 @@
 //! The order workflow of the demonstration: randomness, a task that is retried, two messages at once, a timer, a signal.
 
+use onward::JsonSchema;
 use onward::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// What the customer wants.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(crate = "onward::schemars")]
 pub struct Order {
     pub customer: String,
     pub item: String,
@@ -35,18 +37,18 @@ pub struct Receipt {
 }
 
 /// Takes an order from its number to its receipt.
-#[workflow]
+#[workflow(schema)]
 pub fn order(order: Order) -> Result<Receipt> {
     let number = format!("{:08x}", random_u64() as u32);
     info!("order {number} of {} for {}", order.item, order.customer);
 
     let retry = Retry::attempts(5).first_wait(Duration::from_millis(200));
-    let reservation = call::<reserve_stock>(&order).retry(retry).run()?;
+    let reservation = call(reserve_stock, &order).retry(retry).run()?;
 
     let message = Message { to: order.customer, text: format!("order {number} is under way") };
     let mut messages = join_set()?;
-    messages.submit::<send_email>(&message)?;
-    messages.submit::<send_sms>(&message)?;
+    messages.submit(send_email, &message)?;
+    messages.submit(send_sms, &message)?;
     let mut notified = Vec::new();
     while let Some(done) = messages.next()? {
         notified.push(done.result?);

@@ -1,12 +1,16 @@
-//! From a function to the type that stands for it.
+//! From a function to one that knows what it is called.
 //!
-//! A type, and not a constant of the same name: a pattern such as `order` in `fn order(order: Order)` would then mean the
-//! constant. Types and functions have namespaces of their own.
+//! The name stands for two things: a type, which is what the compiler knows about the function, and a function as before,
+//! whose failure is marked with that type. So `invoke(order, input)` finds the type, and `order(input)?` is still a call. A
+//! constant of the same name would do for the first, but then every variable called `order` would mean the constant.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{Error, FnArg, ItemFn, Result, ReturnType, Signature, Type};
+use syn::{Attribute, Error, FnArg, ItemFn, Pat, Result, ReturnType, Signature, Type};
+
+/// As many as `onward::Callable` is implemented for.
+const ARGUMENTS_MAX: usize = 12;
 
 /// What the function becomes.
 #[derive(Clone, Copy)]
@@ -25,26 +29,24 @@ impl Kind {
 }
 
 pub(crate) fn expand(arguments: &TokenStream, item: &ItemFn, kind: Kind) -> Result<TokenStream> {
-    if !arguments.is_empty() {
-        return Err(Error::new_spanned(arguments, "this attribute takes no arguments"));
-    }
+    let wants_schema = wants_schema(arguments)?;
     check(&item.sig)?;
     let types = argument_types(&item.sig)?;
-    let output = match &item.sig.output {
-        ReturnType::Default => quote!(()),
-        ReturnType::Type(_, output) => quote!(#output),
-    };
-    let (visibility, name) = (&item.vis, &item.sig.ident);
+    let (input, pattern, places) = input(&types);
+    let (visibility, name, marker) = (&item.vis, &item.sig.ident, kind.marker());
     let text = name.unraw().to_string();
-    let doc = format!("The function [`{text}`]({text}()), as a type that stands for it in calls.");
-    let places: Vec<Ident> = (0..types.len()).map(|place| format_ident!("argument_{place}")).collect();
-    let (input, pattern) = match (&types[..], &places[..]) {
-        ([one], [place]) => (quote!(#one), quote!(#place)),
-        _ => (quote!((#(#types),*)), quote!((#(#places),*))),
-    };
-    let marker = kind.marker();
+    let doc = format!("What the compiler knows about the function [`{text}`]({text}()).");
+    let schema = wants_schema.then(|| {
+        quote! {
+            fn schema() -> ::core::option::Option<::std::string::String> {
+                ::core::option::Option::Some(::onward::__schema!(#input))
+            }
+        }
+    });
+    let function = marked(item, &types);
+    let output = output(&item.sig);
     Ok(quote! {
-        #item
+        #function
 
         #[doc = #doc]
         #[expect(non_camel_case_types, reason = "it has the name of its function")]
@@ -59,10 +61,63 @@ pub(crate) fn expand(arguments: &TokenStream, item: &ItemFn, kind: Kind) -> Resu
             fn run(#pattern: Self::Input) -> ::onward::Result<Self::Output> {
                 ::onward::Returned::into_result(#name(#(#places),*))
             }
+
+            #schema
         }
 
         impl ::onward::#marker for #name {}
     })
+}
+
+/// The function as its author wrote it, inside one whose failure says whose it is.
+fn marked(item: &ItemFn, types: &[&Type]) -> TokenStream {
+    let ItemFn { attrs, vis, sig, block } = item;
+    let (docs, others): (Vec<&Attribute>, Vec<&Attribute>) = attrs.iter().partition(|it| it.path().is_ident("doc"));
+    let (name, inputs, output) = (&sig.ident, &sig.inputs, output(sig));
+    let names: Vec<Ident> = sig.inputs.iter().enumerate().map(|(place, input)| name_of(place, input)).collect();
+    quote! {
+        #(#docs)*
+        #vis fn #name(#(#names: #types),*) -> ::onward::Called<#name, #output> {
+            #(#others)*
+            fn __onward_body(#inputs) -> #output #block
+            ::onward::Failed::mark(__onward_body(#(#names),*))
+        }
+    }
+}
+
+fn output(signature: &Signature) -> TokenStream {
+    match &signature.output {
+        ReturnType::Default => quote!(()),
+        ReturnType::Type(_, output) => quote!(#output),
+    }
+}
+
+/// The type of the input, the pattern that takes it apart, and the names in the pattern.
+fn input(types: &[&Type]) -> (TokenStream, TokenStream, Vec<Ident>) {
+    let places: Vec<Ident> = (0..types.len()).map(|place| format_ident!("argument_{place}")).collect();
+    match (types, &places[..]) {
+        ([one], [place]) => (quote!(#one), quote!(#place), places),
+        _ => (quote!((#(#types),*)), quote!((#(#places),*)), places),
+    }
+}
+
+/// The name that its author gave an argument, for documentation.
+fn name_of(place: usize, argument: &FnArg) -> Ident {
+    match argument {
+        FnArg::Typed(typed) => match &*typed.pat {
+            Pat::Ident(pattern) => pattern.ident.clone(),
+            _ => format_ident!("argument_{place}"),
+        },
+        FnArg::Receiver(_) => format_ident!("argument_{place}"),
+    }
+}
+
+fn wants_schema(arguments: &TokenStream) -> Result<bool> {
+    match arguments.to_string().as_str() {
+        "" => Ok(false),
+        "schema" => Ok(true),
+        _ => Err(Error::new_spanned(arguments, "the only argument is `schema`: a JSON schema of the input")),
+    }
 }
 
 fn check(signature: &Signature) -> Result<()> {
@@ -74,6 +129,10 @@ fn check(signature: &Signature) -> Result<()> {
     }
     if !signature.generics.params.is_empty() {
         return Err(Error::new_spanned(&signature.generics, "the host calls this function: its types must be known"));
+    }
+    if signature.inputs.len() > ARGUMENTS_MAX {
+        let message = format!("at most {ARGUMENTS_MAX} arguments: take a struct instead");
+        return Err(Error::new_spanned(&signature.inputs, message));
     }
     Ok(())
 }

@@ -1,19 +1,20 @@
 //! One attempt of what a workflow wants done: a stub, the real task, a child workflow, or a request.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 use crate::Error;
 use crate::context::Context;
 use crate::function::{Entry, Kind};
-use crate::host::{Invocation, Outcome, Target};
+use crate::host::{Delivery, Invocation, Local, Outcome, Target};
 use crate::http::Request;
 use crate::payload::{decode, encode};
-use crate::testing::execution::Execution;
+use crate::testing::execution::{Execution, Parent, Whose};
+use crate::testing::limits::{self, final_failure};
 use crate::testing::scope::{self, Attempt, Left, Scope, stop};
-use crate::testing::state::{Cancel, Phase, State, micros};
+use crate::testing::state::{Cancel, Phase, State};
 use crate::testing::world::Effect;
 
 /// More than any policy of a real system: a task that never succeeds would otherwise never end a test.
@@ -28,71 +29,94 @@ struct Input {
 impl Execution {
     /// Runs the next attempt, and notes when it ends and how.
     pub(crate) fn attempt(&self, promise: u32) {
-        let (invocation, local, attempt, now) = {
-            let mut state = self.state.borrow_mut();
-            let now = state.now;
-            let Some(invoke) = state.invoke_mut(promise) else { return };
+        if let Some(invoke) = self.state.borrow_mut().invoke_mut(promise) {
             invoke.attempt += 1;
-            (invoke.invocation.clone(), invoke.local, invoke.attempt, now)
+        }
+        self.perform_attempt(promise);
+    }
+
+    /// What was under way when the process died: what may be repeated is, the rest is in doubt.
+    pub(crate) fn lose_attempts(&self) {
+        let lost: Vec<(u32, Delivery)> = {
+            let state = self.state.borrow();
+            let runs = state.invokes().filter(|(_, invoke)| matches!(invoke.phase, Phase::Runs(..)) && !state.is_over);
+            runs.map(|(promise, invoke)| (promise, invoke.invocation.delivery)).collect()
         };
-        let (name, input) = (name_of(&invocation), invocation.input.clone());
+        for (promise, delivery) in lost {
+            match delivery {
+                Delivery::AtLeastOnce => self.perform_attempt(promise),
+                Delivery::AtMostOnce => {
+                    let message = "it was started before a crash, and whether it was done is not known";
+                    let outcome = Err(final_failure("in_doubt", message));
+                    self.state.borrow_mut().end_attempt(promise, outcome, self.world.now());
+                }
+            }
+        }
+    }
+
+    fn perform_attempt(&self, promise: u32) {
+        let (invocation, local, attempt, limit) = {
+            let mut state = self.state.borrow_mut();
+            let Some(invoke) = state.invoke_mut(promise) else { return };
+            (invoke.invocation.clone(), invoke.local, invoke.attempt, invoke.limit_us())
+        };
+        let (Target::Function(name) | Target::Http(name)) = invocation.target.clone();
         if attempt > ATTEMPTS_MAX {
             stop(Error::new("stuck", format!("{name} failed {ATTEMPTS_MAX} times")).permanent());
         }
-        self.world.effects.borrow_mut().push(Effect { name: name.clone(), input, attempt });
+        let effect = Effect { name: name.clone(), input: invocation.input.clone(), attempt };
+        self.world.effects.borrow_mut().push(effect);
         let context = Context { execution: self.id().to_owned(), idempotency_key: self.key_of(promise), attempt };
-        let (outcome, ended_at) = self.result(&invocation, local, context, now);
-        let took = ended_at - now + self.world.script.durations.get(&name).copied().unwrap_or(0);
-        let phase = match invocation.timeout_ms.map(micros) {
-            Some(limit) if limit < took => {
-                Phase::Runs(now + limit, Err(Error::new("timeout", "the attempt took too long")))
+        let phase = match local {
+            Some(entry) if entry.kind == Kind::Workflow && !self.world.script.stubs.contains_key(&name) => {
+                Phase::Child(self.start_child(entry, promise, context, invocation.input))
             }
-            _ => Phase::Runs(now + took, outcome),
+            _ => self.runs(&name, limit, limits::recorded(self.result(&invocation, local, context))),
         };
         if let Some(invoke) = self.state.borrow_mut().invoke_mut(promise) {
             invoke.phase = phase;
         }
     }
 
-    /// What the attempt ends with, and when.
-    fn result(&self, invocation: &Invocation, local: Option<Entry>, context: Context, now: i64) -> (Outcome, i64) {
+    /// When the attempt ends, and how: it may take longer than it is allowed to.
+    fn runs(&self, name: &str, limit: Option<i64>, outcome: Outcome) -> Phase {
+        let (now, took) = (self.world.now(), self.world.script.durations.get(name).copied().unwrap_or(0));
+        match limit {
+            Some(limit) if limit < took => {
+                let error = Error::new("timeout", format!("no result in {} ms", limit / 1_000));
+                Phase::Runs(now.saturating_add(limit), Err(error))
+            }
+            _ => Phase::Runs(now.saturating_add(took), outcome),
+        }
+    }
+
+    /// What the attempt ends with.
+    fn result(&self, invocation: &Invocation, local: Local, context: Context) -> Outcome {
         let input = &invocation.input;
         let name = match &invocation.target {
             Target::Function(name) => name,
-            Target::Http(line) => return (self.request(line, input), now),
+            Target::Http(line) => return self.request(line, input, &context.idempotency_key),
         };
         let function = local.map_or("", |entry| entry.name);
-        let task = Scope::Task(Rc::new(Attempt { world: Rc::clone(&self.world), function, context, now }));
-        if let Some(stub) = self.world.script.stubs.get(name) {
-            return (inside(task, || stub(input)), now);
-        }
-        match local {
-            Some(Entry { kind: Kind::Task, run, .. }) => (inside(task, || run(input)), now),
-            Some(entry) => self.child(entry, &task.own().idempotency_key, input, now),
-            None => stop(Error::other(format!("nobody knows {name}: add a stub for it"))),
+        let task = Scope::Task(Rc::new(Attempt { world: Rc::clone(&self.world), function, context }));
+        match (self.world.script.stubs.get(name), local) {
+            (Some(stub), _) => inside(task, || stub(input)),
+            (None, Some(Entry { run, .. })) => inside(task, || run(input)),
+            (None, None) => stop(Error::other(format!("nobody knows {name}: add a stub for it"))),
         }
     }
 
-    /// A child has a clock of its own, so that children of one parent run at the same time.
-    fn child(&self, entry: Entry, key: &str, input: &str, now: i64) -> (Outcome, i64) {
-        let world = Rc::clone(&self.world);
-        let mut state = State::new(now, Vec::new(), Cancel::Never);
-        let mut input = input.to_owned();
-        loop {
-            let child = Self::new(Rc::clone(&world), entry.name, key.to_owned(), key.to_owned(), state);
-            let outcome = child.run(entry.run, &input);
-            let ended = child.state.borrow();
-            match &ended.continued {
-                None => return (outcome, ended.now),
-                Some(next) => {
-                    input.clone_from(next);
-                    state = State::new(ended.now, ended.mailbox.clone(), Cancel::Never);
-                }
-            }
-        }
+    /// Starts a child, and returns its place. It runs as soon as nobody else does.
+    fn start_child(&self, entry: Entry, promise: u32, context: Context, input: String) -> usize {
+        let parent = self.world.place_of(self).map(|place| Parent { place, promise });
+        let key = context.idempotency_key;
+        let whose = Whose { id: key.clone(), key, attempt: context.attempt, parent, generation: 0 };
+        let state = State::new(self.world.child_mailbox(entry.name), Cancel::Never);
+        self.world.add(Self::new(Rc::clone(&self.world), entry, input, whose, state))
     }
 
-    fn request(&self, line: &str, input: &str) -> Outcome {
+    /// A request of a workflow: a service that cannot answer now is a failure, and asked again.
+    fn request(&self, line: &str, input: &str, key: &str) -> Outcome {
         let Input { headers, body } = decode(input)?;
         let (method, url) = line.split_once(' ').unwrap_or((line, ""));
         let request = Request {
@@ -102,7 +126,12 @@ impl Execution {
             body: body.map(String::into_bytes),
             timeout_ms: None,
         };
-        encode(&self.world.http(&request)?)
+        let response = self.world.http(&request, key)?;
+        let status = response.status;
+        if status >= 500 || matches!(status, 408 | 429) {
+            return Err(Error::new("http_status", format!("{line} answered with status {status}")));
+        }
+        limits::answer_fits(encode(&response)?)
     }
 }
 
@@ -110,12 +139,6 @@ pub(crate) fn inside(scope: Scope, body: impl FnOnce() -> Outcome) -> Outcome {
     match scope::enter(scope, body) {
         Ok(outcome) => outcome,
         Err(Left::Stop(error)) => stop(error),
-        Err(Left::Crash) => stop(Error::other("only a workflow crashes")),
-    }
-}
-
-fn name_of(invocation: &Invocation) -> String {
-    match &invocation.target {
-        Target::Function(name) | Target::Http(name) => name.clone(),
+        Err(Left::Crash | Left::Blocked | Left::Ended(_)) => stop(Error::other("only a workflow waits and crashes")),
     }
 }

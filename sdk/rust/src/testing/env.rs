@@ -4,7 +4,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use crate::callable::{Callable, InputOf, OutputOf};
 use crate::context::Context;
 use crate::function::{Entry, Function, Task, Workflow};
 use crate::host::Outcome;
@@ -13,18 +15,13 @@ use crate::log::Level;
 use crate::payload::{Argument, decode, encode};
 use crate::promise::typed;
 use crate::testing::attempt::inside;
-use crate::testing::execution::Execution;
+use crate::testing::execution::{Execution, Whose};
+use crate::testing::limits;
 use crate::testing::protocol::Ask;
 use crate::testing::scope::{self, Attempt, Left, Scope};
 use crate::testing::state::{Cancel, State};
-use crate::testing::world::{Crashes, Effect, Script, Signal, World};
+use crate::testing::world::{Crashes, Effect, START, Script, Signal, To, World};
 use crate::{Error, Result};
-
-/// When every test begins: 2026-01-01.
-const START: i64 = 1_767_225_600_000_000;
-
-/// More than a test can mean.
-const GENERATIONS_MAX: usize = 10_000;
 
 /// Runs workflows in a test: on this thread, without a server, in virtual time.
 ///
@@ -43,15 +40,32 @@ const GENERATIONS_MAX: usize = 10_000;
 /// #[workflow]
 /// fn quote(item: String) -> Result<u64> {
 ///     sleep(Duration::from_secs(3_600))?;
-///     Ok(invoke::<price>(&item)? + 5)
+///     Ok(invoke(price, &item)? + 5)
 /// }
 ///
 /// let mut env = TestEnv::new();
-/// env.stub::<price>(|_| Ok(10));
-/// assert_eq!(env.crash_everywhere::<quote>("tea"), Ok(15));
-/// assert_eq!(env.calls::<price>(), 1);
+/// env.stub(price, |_| Ok(10));
+/// assert_eq!(env.crash_everywhere(quote, "tea"), Ok(15));
+/// assert_eq!(env.calls(price), 1);
 /// assert_eq!(env.elapsed(), Duration::from_secs(3_600));
 /// ```
+///
+/// It gives the failures, limits and retries that a server gives, with these differences:
+///
+/// - Retries wait for exactly as long as their policy says: there is no jitter. The other process goes on at once after a
+///   crash, without waiting for a lease to run out.
+/// - A workflow is asked to stop when it waits, never before it has begun.
+/// - Signals and cancellation that are still to come follow a workflow that continues as new; on a server they go to the
+///   execution that they are sent to.
+/// - A child runs again from its beginning whenever it has waited, as after a crash, in [`run`](Self::run) too. It can be
+///   sent a signal before it is started.
+/// - A child that was asked to stop is not tried again, and one that continued as new is asked too. A server starts the
+///   first again if its retry policy allows it, and does not reach the second.
+/// - [`own`](crate::own) tells a child the operation and the attempt that it performs. A server tells it that nobody called
+///   it, and that this is attempt 1.
+/// - A panic ends the test; on a server it is the failure `trap`. A function that nobody has, a request that no stub
+///   answers, a task that does what only workflows can, and a wait that nothing can end, end the test with an error.
+/// - Memory, instructions and the length of a journal are not limited.
 #[derive(Default)]
 pub struct TestEnv {
     script: Script,
@@ -74,9 +88,23 @@ impl TestEnv {
     }
 
     /// Has this answer instead of the function. It is retried like the function when it fails.
-    pub fn stub<F: Function>(&mut self, stub: impl Fn(F::Input) -> Result<F::Output> + 'static) {
+    pub fn stub<F: Callable<A>, A>(
+        &mut self,
+        _function: F,
+        stub: impl Fn(InputOf<F, A>) -> Result<OutputOf<F, A>> + 'static,
+    ) {
         let untyped = move |input: &str| encode(&stub(decode(input)?)?);
-        self.script.stubs.insert(F::NAME.to_owned(), Rc::new(untyped));
+        self.script.stubs.insert(F::Function::NAME.to_owned(), Rc::new(untyped));
+    }
+
+    /// Has this answer calls by name: of what [`call_named`](crate::call_named) calls.
+    pub fn stub_named<I: DeserializeOwned, O: Serialize>(
+        &mut self,
+        name: &str,
+        stub: impl Fn(I) -> Result<O> + 'static,
+    ) {
+        let untyped = move |input: &str| encode(&stub(decode(input)?)?);
+        self.script.stubs.insert(name.to_owned(), Rc::new(untyped));
     }
 
     /// Has this answer a request, named as `METHOD URL`.
@@ -84,9 +112,10 @@ impl TestEnv {
         self.script.http.insert(line.to_owned(), Rc::new(stub));
     }
 
-    /// How long each attempt of the function takes; nothing unless said.
-    pub fn takes<F: Function>(&mut self, duration: Duration) {
-        self.script.durations.insert(F::NAME.to_owned(), micros(duration));
+    /// How long each attempt of the task or stub takes; nothing unless said. A task that takes longer than its limit fails
+    /// with `timeout`; the limit is a minute unless the call has one.
+    pub fn takes<F: Callable<A>, A>(&mut self, _function: F, duration: Duration) {
+        self.script.durations.insert(F::Function::NAME.to_owned(), micros(duration));
     }
 
     /// Sends a signal to the workflow before it starts.
@@ -103,16 +132,40 @@ impl TestEnv {
     /// # Panics
     ///
     /// If the payload cannot be written as JSON.
-    #[expect(clippy::panic, reason = "a test ends like this")]
     pub fn signal_at(&mut self, after: Duration, name: &str, payload: &impl Serialize) {
+        self.send(To::Workflow, after, name, payload);
+    }
+
+    /// Sends a signal to a child when the workflow has run for so long: to the one that was the first of its function to be
+    /// started if `place` is 0, to the second if it is 1. Another attempt is another child.
+    ///
+    /// # Panics
+    ///
+    /// If the payload cannot be written as JSON.
+    pub fn signal_child<F, A>(&mut self, _child: F, place: usize, after: Duration, name: &str, payload: &impl Serialize)
+    where
+        F: Callable<A, Function: Workflow>,
+    {
+        self.send(To::Child(F::Function::NAME, place), after, name, payload);
+    }
+
+    #[expect(clippy::panic, reason = "a test ends like this")]
+    fn send(&mut self, to: To, after: Duration, name: &str, payload: &impl Serialize) {
         let payload = encode(payload).unwrap_or_else(|error| panic!("{error}"));
-        self.script.signals.push(Signal { at: micros(after), name: name.to_owned(), payload });
+        self.script.signals.push(Signal { to, at: micros(after), name: name.to_owned(), payload });
         self.script.signals.sort_by_key(|signal| signal.at);
     }
 
-    /// Asks for cancellation when the workflow has run for so long.
+    /// Asks for cancellation when the workflow has run for so long. Its children are asked too.
     pub fn cancel_at(&mut self, after: Duration) {
         self.script.cancel_after = Some(micros(after));
+    }
+
+    /// Has the process die when the workflow has run for so long, and another one take over. What is under way just then is
+    /// done again, or fails with `in_doubt` if it is to be done at most once. May be repeated.
+    pub fn crash_at(&mut self, after: Duration) {
+        self.script.crashes_after.push(micros(after));
+        self.script.crashes_after.sort_unstable();
     }
 
     /// Where randomness begins.
@@ -121,9 +174,12 @@ impl TestEnv {
     }
 
     /// Runs a workflow to its end.
-    pub fn run<F: Workflow>(&mut self, input: impl Argument<F::Input>) -> Result<F::Output> {
+    pub fn run<F, A>(&mut self, _workflow: F, input: impl Argument<InputOf<F, A>>) -> Result<OutputOf<F, A>>
+    where
+        F: Callable<A, Function: Workflow>,
+    {
         let input = input.into_payload()?;
-        let (outcome, run) = self.simulate(Entry::of::<F>(), &input, Crashes::Never);
+        let (outcome, run) = self.simulate(Entry::of::<F::Function>(), &input, Crashes::Never);
         self.last = run;
         typed(outcome)
     }
@@ -133,33 +189,49 @@ impl TestEnv {
     ///
     /// Fails with `nondeterminism` if it then asks for something else than is recorded, or if the two runs differ in their
     /// result or in what they had done.
-    pub fn crash_everywhere<F: Workflow>(&mut self, input: impl Argument<F::Input>) -> Result<F::Output> {
-        let input = input.into_payload()?;
-        let (expected, calm) = self.simulate(Entry::of::<F>(), &input, Crashes::Never);
-        let (outcome, run) = self.simulate(Entry::of::<F>(), &input, Crashes::Everywhere);
+    pub fn crash_everywhere<F, A>(
+        &mut self,
+        _workflow: F,
+        input: impl Argument<InputOf<F, A>>,
+    ) -> Result<OutputOf<F, A>>
+    where
+        F: Callable<A, Function: Workflow>,
+    {
+        let (input, entry) = (input.into_payload()?, Entry::of::<F::Function>());
+        let (expected, calm) = self.simulate(entry, &input, Crashes::Never);
+        let (outcome, run) = self.simulate(entry, &input, Crashes::Everywhere);
         let difference = difference(&calm, &run, &expected, &outcome);
         self.last = run;
         match (outcome, difference) {
             (Err(error), _) if error.is("nondeterminism") => Err(error),
-            (_, Some(what)) => Err(Error::new("nondeterminism", format!("{}: {what}", F::NAME)).permanent()),
+            (_, Some(what)) => Err(Error::new("nondeterminism", format!("{}: {what}", entry.name)).permanent()),
             (outcome, None) => typed(outcome),
         }
     }
 
     /// Runs one attempt of a task by itself.
-    pub fn attempt<F: Task>(&mut self, attempt: u32, input: impl Argument<F::Input>) -> Result<F::Output> {
-        let input = input.into_payload()?;
+    pub fn attempt<F, A>(
+        &mut self,
+        _task: F,
+        attempt: u32,
+        input: impl Argument<InputOf<F, A>>,
+    ) -> Result<OutputOf<F, A>>
+    where
+        F: Callable<A, Function: Task>,
+    {
+        let (input, entry) = (input.into_payload()?, Entry::of::<F::Function>());
+        limits::fits("the input", &input)?;
         let world = World::new(self.script.clone(), Crashes::Never);
         let context = Context { execution: "test".to_owned(), idempotency_key: "test.0".to_owned(), attempt };
-        let scope = Attempt { world: Rc::clone(&world), function: F::NAME, context, now: START };
-        let outcome = leaving(|| inside(Scope::Task(Rc::new(scope)), || (Entry::of::<F>().run)(&input)));
+        let scope = Attempt { world: Rc::clone(&world), function: entry.name, context };
+        let outcome = leaving(|| inside(Scope::Task(Rc::new(scope)), || (entry.run)(&input)));
         self.last = Run { log: world.log.take(), ..Run::default() };
-        typed(outcome)
+        typed(limits::recorded(outcome))
     }
 
     /// How many attempts of the function there were in the last run.
-    pub fn calls<F: Function>(&self) -> usize {
-        self.effects::<F>().count()
+    pub fn calls<F: Callable<A>, A>(&self, _function: F) -> usize {
+        self.effects(F::Function::NAME).count()
     }
 
     /// What each attempt of the function was called with in the last run.
@@ -168,8 +240,9 @@ impl TestEnv {
     ///
     /// If an input cannot be read back.
     #[expect(clippy::panic, reason = "a test ends like this")]
-    pub fn inputs<F: Function>(&self) -> Vec<F::Input> {
-        self.effects::<F>().map(|effect| decode(&effect.input).unwrap_or_else(|error| panic!("{error}"))).collect()
+    pub fn inputs<F: Callable<A>, A>(&self, _function: F) -> Vec<InputOf<F, A>> {
+        let effects = self.effects(F::Function::NAME);
+        effects.map(|effect| decode(&effect.input).unwrap_or_else(|error| panic!("{error}"))).collect()
     }
 
     /// How much virtual time the last run took.
@@ -182,14 +255,15 @@ impl TestEnv {
         &self.last.log
     }
 
-    fn effects<F: Function>(&self) -> impl Iterator<Item = &Effect> {
-        self.last.effects.iter().filter(|effect| effect.name == F::NAME)
+    fn effects(&self, name: &'static str) -> impl Iterator<Item = &Effect> {
+        self.last.effects.iter().filter(move |effect| effect.name == name)
     }
 
     fn simulate(&self, entry: Entry, input: &str, crashes: Crashes) -> (Outcome, Run) {
         let world = World::new(self.script.clone(), crashes);
         let mut run = Run::default();
         let outcome = leaving(|| self.generations(&world, entry, input, &mut run));
+        world.let_go();
         run.effects = world.effects.take();
         run.log = world.log.take();
         (outcome, run)
@@ -197,22 +271,24 @@ impl TestEnv {
 
     /// The workflow, and those that it continues as.
     fn generations(&self, world: &Rc<World>, entry: Entry, input: &str, run: &mut Run) -> Outcome {
-        let mut input = input.to_owned();
-        let signals = self.script.signals.iter().map(|signal| Signal { at: START + signal.at, ..signal.clone() });
-        let cancel = self.script.cancel_after.map_or(Cancel::Never, |after| Cancel::At(START + after));
-        let mut state = State::new(START, signals.collect(), cancel);
-        for _ in 0..GENERATIONS_MAX {
-            let execution = Execution::new(Rc::clone(world), entry.name, "test".to_owned(), String::new(), state);
-            let outcome = execution.run(entry.run, &input);
+        limits::fits("the input", input)?;
+        let cancel = self.script.cancel_after.map_or(Cancel::Never, |after| Cancel::At(START.saturating_add(after)));
+        let state = State::new(world.mailbox(&To::Workflow), cancel);
+        let whose = Whose { id: "test".to_owned(), key: String::new(), attempt: 1, parent: None, generation: 0 };
+        let mut execution = Execution::new(Rc::clone(world), entry, input.to_owned(), whose, state);
+        loop {
+            world.add(Rc::clone(&execution));
+            let outcome = execution.go();
             run.asked.extend(execution.asked());
-            let ended = execution.state.borrow();
-            run.elapsed = Duration::from_micros((ended.now - START).unsigned_abs());
-            let Some(next) = &ended.continued else { return outcome };
-            input.clone_from(next);
-            state = State::new(ended.now, ended.mailbox.clone(), ended.cancel);
+            run.elapsed = Duration::from_micros((world.now() - START).unsigned_abs());
+            match execution.successor() {
+                Some(next) => execution = next,
+                None => {
+                    world.wind_up();
+                    return outcome.unwrap_or_else(|| Err(Error::other("only a child leaves while it waits")));
+                }
+            }
         }
-        let message = format!("{} continued as new {GENERATIONS_MAX} times", entry.name);
-        Err(Error::new("stuck", message).permanent())
     }
 }
 
@@ -221,7 +297,7 @@ fn leaving(body: impl FnOnce() -> Outcome) -> Outcome {
     match scope::catch(body) {
         Ok(outcome) => outcome,
         Err(Left::Stop(error)) => Err(error),
-        Err(Left::Crash) => Err(Error::other("a crash was asked for outside of a workflow")),
+        Err(Left::Crash | Left::Blocked | Left::Ended(_)) => Err(Error::other("only a workflow waits and crashes")),
     }
 }
 

@@ -1,24 +1,53 @@
 //! One execution: its record, and the way through it. What is recorded is answered from the record; what is not happens now.
+//!
+//! The workflow that a test runs stays on the stack while it waits, and lets time pass. A child leaves the stack when it has
+//! to wait, and is run again from its record when it can go on, as after a crash: so parent and children share one clock.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::Error;
 use crate::context::Context;
+use crate::function::Entry;
 use crate::host::{Local, Outcome};
 use crate::log::Level;
+use crate::testing::limits;
 use crate::testing::protocol::{Answer, Ask};
 use crate::testing::scope::{self, Left, Scope, leave, stop};
-use crate::testing::state::State;
+use crate::testing::state::{Cancel, Phase, State};
 use crate::testing::world::{Crashes, World};
+
+/// More than a test can mean.
+const GENERATIONS_MAX: usize = 10_000;
 
 pub(crate) struct Execution {
     pub(crate) world: Rc<World>,
-    pub(crate) function: &'static str,
+    pub(crate) entry: Entry,
     pub(crate) state: RefCell<State>,
-    id: String,
-    key: String,
+    input: String,
+    whose: Whose,
     track: RefCell<Track>,
+    has_begun: Cell<bool>,
+}
+
+/// Who wants an execution, and as what.
+#[derive(Clone)]
+pub(crate) struct Whose {
+    pub(crate) id: String,
+    /// The operation that it performs; empty if nobody called it.
+    pub(crate) key: String,
+    pub(crate) attempt: u32,
+    pub(crate) parent: Option<Parent>,
+    /// How many executions it takes the place of.
+    pub(crate) generation: usize,
+}
+
+/// The operation that a child performs.
+#[derive(Clone)]
+pub(crate) struct Parent {
+    /// Of the execution in the world.
+    pub(crate) place: usize,
+    pub(crate) promise: u32,
 }
 
 /// What was asked and answered, and how far this run has come.
@@ -31,36 +60,141 @@ struct Track {
 }
 
 impl Execution {
-    pub(crate) fn new(world: Rc<World>, function: &'static str, id: String, key: String, state: State) -> Rc<Self> {
-        Rc::new(Self { world, function, state: RefCell::new(state), id, key, track: RefCell::default() })
+    pub(crate) fn new(world: Rc<World>, entry: Entry, input: String, whose: Whose, state: State) -> Rc<Self> {
+        Rc::new(Self {
+            world,
+            entry,
+            state: RefCell::new(state),
+            input,
+            whose,
+            track: RefCell::default(),
+            has_begun: Cell::new(false),
+        })
     }
 
     pub(crate) fn context(&self) -> Context {
-        Context { execution: self.id.clone(), idempotency_key: self.key.clone(), attempt: 1 }
+        let Whose { id, key, attempt, .. } = self.whose.clone();
+        Context { execution: id, idempotency_key: key, attempt }
     }
 
     /// The name of an operation, as a task sees it.
     pub(crate) fn key_of(&self, operation: u32) -> String {
-        format!("{}.{operation}", self.id)
+        format!("{}.{operation}", self.whose.id)
     }
 
     pub(crate) fn id(&self) -> &str {
-        &self.id
+        &self.whose.id
     }
 
-    /// Runs the function to its end, through every crash on the way.
-    pub(crate) fn run(self: &Rc<Self>, body: fn(&str) -> Outcome, input: &str) -> Outcome {
+    pub(crate) fn is_child(&self) -> bool {
+        self.whose.parent.is_some()
+    }
+
+    /// Whether a child has not begun, or can go on.
+    pub(crate) fn is_child_with_something_to_do(&self) -> bool {
+        let state = self.state.borrow();
+        let can_go_on = || state.open.as_ref().is_some_and(|open| self.answer(&state, open).is_some());
+        self.is_child() && !state.is_over && (!self.has_begun.get() || can_go_on())
+    }
+
+    /// Runs the function until it ends, through every crash on the way; nothing if it is a child that has to wait.
+    pub(crate) fn go(self: &Rc<Self>) -> Option<Outcome> {
+        self.has_begun.set(true);
         loop {
             self.track.borrow_mut().position = 0;
-            match scope::enter(Scope::Workflow(Rc::clone(self)), || body(input)) {
+            match scope::enter(Scope::Workflow(Rc::clone(self)), || (self.entry.run)(&self.input)) {
                 Ok(outcome) => {
                     self.require_end();
                     if !self.crashes_here() {
-                        return outcome;
+                        return Some(self.end(outcome));
                     }
                 }
                 Err(Left::Crash) => {}
+                Err(Left::Blocked) => return None,
+                Err(Left::Ended(error)) => return Some(self.end(Err(error))),
                 Err(Left::Stop(error)) => stop(error),
+            }
+        }
+    }
+
+    /// What is recorded as the end. Children are asked to stop.
+    fn end(&self, outcome: Outcome) -> Outcome {
+        let (outcome, children) = {
+            let mut state = self.state.borrow_mut();
+            state.is_over = true;
+            let outcome = match (limits::recorded(outcome), &state.cancel) {
+                (Err(error), Cancel::Asked(reason) | Cancel::Told(reason)) if error.is_cancelled() => {
+                    Err(cancelled(reason).permanent())
+                }
+                (outcome, _) => outcome,
+            };
+            (outcome, children(&state))
+        };
+        self.cancel(&children, "whoever wanted it is over");
+        outcome
+    }
+
+    /// The execution that takes this one's place, if one does. Signals that were not consumed go along.
+    pub(crate) fn successor(&self) -> Option<Rc<Self>> {
+        let state = self.state.borrow();
+        let input = state.continued.clone()?;
+        let generation = self.whose.generation + 1;
+        if generation >= GENERATIONS_MAX {
+            let message = format!("{} continued as new {GENERATIONS_MAX} times", self.entry.name);
+            stop(Error::new("stuck", message).permanent());
+        }
+        let cancel = match state.cancel {
+            Cancel::At(at) => Cancel::At(at),
+            Cancel::Never | Cancel::Asked(_) | Cancel::Told(_) => Cancel::Never,
+        };
+        let whose = Whose { generation, ..self.whose.clone() };
+        let next = State::new(state.mailbox.clone(), cancel);
+        Some(Self::new(Rc::clone(&self.world), self.entry, input, whose, next))
+    }
+
+    /// The parent of a child that is over hears of it, unless another takes the child's place.
+    pub(crate) fn tell_parent(&self, outcome: Outcome) {
+        let Some(Parent { place, promise }) = self.whose.parent else { return };
+        let Some(parent) = self.world.execution(place) else { return };
+        let successor = self.successor().map(|successor| self.world.add(successor));
+        let mut state = parent.state.borrow_mut();
+        match successor {
+            Some(place) => {
+                if let Some(invoke) = state.invoke_mut(promise) {
+                    invoke.phase = Phase::Child(place);
+                }
+            }
+            None if state.is_over => {}
+            None => state.end_attempt(promise, outcome, self.world.now()),
+        }
+    }
+
+    /// Asks for cancellation, of children too. Asking again changes nothing.
+    pub(crate) fn request_cancel(&self, reason: &str) {
+        let children = {
+            let mut state = self.state.borrow_mut();
+            if state.is_over || matches!(state.cancel, Cancel::Asked(_) | Cancel::Told(_)) {
+                return;
+            }
+            state.cancel = Cancel::Asked(reason.to_owned());
+            children(&state)
+        };
+        self.cancel(&children, reason);
+    }
+
+    /// Asks children to stop. A stub has nothing to clean up: it stops at once.
+    pub(crate) fn cancel(&self, children: &[u32], reason: &str) {
+        for promise in children {
+            let place = match self.state.borrow_mut().invoke_mut(*promise).map(|invoke| &invoke.phase) {
+                Some(Phase::Child(place)) => Some(*place),
+                _ => None,
+            };
+            match place.and_then(|place| self.world.execution(place)) {
+                Some(child) => child.request_cancel(reason),
+                None => {
+                    let outcome = Err(cancelled(reason).permanent());
+                    self.state.borrow_mut().end_attempt(*promise, outcome, self.world.now());
+                }
             }
         }
     }
@@ -90,6 +224,13 @@ impl Execution {
         answer
     }
 
+    /// What a child waits for, in words.
+    pub(crate) fn waiting_child(&self) -> Option<String> {
+        let state = self.state.borrow();
+        let open = state.open.as_ref().filter(|_| self.is_child() && !state.is_over)?;
+        Some(format!("{} would {}", self.entry.name, open.ask))
+    }
+
     fn replays(&self) -> bool {
         let track = self.track.borrow();
         track.position < track.record.len()
@@ -97,7 +238,13 @@ impl Execution {
 
     fn recorded(&self, ask: &Ask) -> Option<Answer> {
         let mut track = self.track.borrow_mut();
-        let (known, answer) = track.record.get(track.position)?;
+        let Some((known, answer)) = track.record.get(track.position) else {
+            let state = self.state.borrow();
+            if let Some(open) = state.open.as_ref().filter(|open| open.ask != *ask) {
+                stop(self.differs(track.position, &open.ask, &ask.to_string()));
+            }
+            return None;
+        };
         if known != ask {
             stop(self.differs(track.position, known, &ask.to_string()));
         }
@@ -107,14 +254,15 @@ impl Execution {
     }
 
     fn require_end(&self) {
-        let track = self.track.borrow();
-        if let Some((known, _)) = track.record.get(track.position) {
+        let (track, state) = (self.track.borrow(), self.state.borrow());
+        let more = track.record.get(track.position).map(|(ask, _)| ask);
+        if let Some(known) = more.or(state.open.as_ref().map(|open| &open.ask)) {
             stop(self.differs(track.position, known, "return"));
         }
     }
 
     fn differs(&self, position: usize, known: &Ask, now: &str) -> Error {
-        let function = self.function;
+        let function = self.entry.name;
         let message = format!(
             "{function} does not repeat itself: its question {position} was to {known}, and is now to {now}. \
              What decides must be recorded: time from now(), randomness from random_u64(), effects from tasks"
@@ -132,4 +280,19 @@ impl Execution {
         track.crashed_at = here;
         true
     }
+}
+
+/// The operations that children perform, those of stubs included.
+fn children(state: &State) -> Vec<u32> {
+    let performed = |phase: &Phase, is_workflow: bool| match phase {
+        Phase::Child(_) => true,
+        Phase::Runs(..) => is_workflow,
+        Phase::Waits(_) | Phase::Over(_) => false,
+    };
+    let its = state.invokes().filter(|(_, invoke)| performed(&invoke.phase, invoke.is_workflow()));
+    its.map(|(promise, _)| promise).collect()
+}
+
+pub(crate) fn cancelled(reason: &str) -> Error {
+    Error::new("cancelled", reason)
 }

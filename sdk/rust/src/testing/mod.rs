@@ -3,6 +3,7 @@
 mod attempt;
 mod env;
 mod execution;
+mod limits;
 mod perform;
 pub(crate) mod protocol;
 pub(crate) mod scope;

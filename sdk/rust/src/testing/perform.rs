@@ -1,42 +1,49 @@
 //! What happens when a workflow asks for something for the first time.
 
 use crate::Error;
-use crate::host::{Local, Taken};
-use crate::testing::execution::Execution;
+use crate::host::{Invocation, Local, Taken, Target};
+use crate::testing::execution::{Execution, cancelled};
+use crate::testing::limits::{self, misuse};
 use crate::testing::protocol::{Answer, Ask};
-use crate::testing::scope::stop;
-use crate::testing::state::{Cancel, Event, Invoke, Operation, Phase, Set, State, micros};
+use crate::testing::scope::{Left, leave, stop};
+use crate::testing::state::{Cancel, Event, Invoke, Open, Operation, Phase, Set, State};
 
 impl Execution {
     pub(crate) fn perform(&self, ask: &Ask, local: Local) -> Answer {
+        let now = self.world.now();
         match ask {
-            Ask::Invoke(invocation) => {
-                let phase = Phase::Waits(self.state.borrow().now);
-                let invoke = Invoke { invocation: invocation.clone(), local, attempt: 0, phase };
-                self.add(Operation::Invoke(Box::new(invoke)))
-            }
-            Ask::Timer(duration_ms) => {
-                let fires_at = self.state.borrow().now.saturating_add(micros(*duration_ms));
-                self.add(Operation::Timer { fires_at, fired: false })
-            }
-            Ask::AwaitOne(promise) => self.wait(None, ask, |state| state.outcome(*promise).map(Answer::Outcome)),
-            Ask::AwaitAny(promises) => self.wait(None, ask, |state| first(state, promises)),
-            Ask::AwaitAll(promises) => self.wait(None, ask, |state| all(state, promises)),
+            Ask::Invoke(invocation) => match objection_to_invoke(invocation) {
+                Err(error) => Answer::Refused(error),
+                Ok(()) => {
+                    let invocation = invocation.clone();
+                    let invoke = Invoke { invocation, local, attempt: 0, phase: Phase::Waits(now) };
+                    self.add(Operation::Invoke(Box::new(invoke)))
+                }
+            },
+            Ask::Timer(duration_ms) => Answer::Promise(self.state.borrow_mut().add_timer(*duration_ms, now)),
+            Ask::AwaitOne(promise) => self.wait_for(std::slice::from_ref(promise), ask),
+            Ask::AwaitAny(promises) | Ask::AwaitAll(promises) => self.wait_for(promises, ask),
             Ask::JoinSet => self.new_set(),
             Ask::Submit { set, promise } => done(self.submit(*set, *promise)),
-            Ask::Next { set, timeout_ms } => self.next(*set, *timeout_ms, ask),
+            Ask::Next { set, .. } => self.next(*set, ask),
             Ask::Close(set) => done(self.close(*set)),
-            Ask::Signal { name, timeout_ms } => self.signal(name, *timeout_ms, ask),
+            Ask::Signal { name, .. } => match limits::name(name) {
+                Ok(()) => self.wait(ask),
+                Err(error) => Answer::Refused(error),
+            },
             Ask::Now => {
-                self.add(Operation::Instant);
-                Answer::Time(self.state.borrow().now)
+                self.add(Operation::Other);
+                Answer::Time(now)
             }
             Ask::Random(length) => {
-                self.add(Operation::Instant);
+                self.add(Operation::Other);
                 Answer::Random(self.world.random(*length))
             }
-            Ask::IsCancelled => Answer::Flag(self.state.borrow().cancel == Cancel::Told),
+            Ask::IsCancelled => Answer::Flag(matches!(self.state.borrow().cancel, Cancel::Told(_))),
             Ask::ContinueAsNew(input) => {
+                if let Err(error) = limits::fits("the input", input) {
+                    leave(Left::Ended(error));
+                }
                 self.state.borrow_mut().continued = Some(input.clone());
                 Answer::Done
             }
@@ -49,120 +56,198 @@ impl Execution {
 
     fn new_set(&self) -> Answer {
         let mut state = self.state.borrow_mut();
-        let number = state.add(Operation::Instant);
+        let number = state.add(Operation::Other);
         state.sets.insert(number, Set::default());
         Answer::Promise(number)
     }
 
     fn submit(&self, set: u32, promise: u32) -> Result<(), Error> {
         let mut state = self.state.borrow_mut();
-        if state.invoke_mut(promise).is_none() {
-            return Err(Error::other("only invocations can be submitted to a join set"));
-        }
-        if state.sets.values().any(|other| other.members.contains(&promise)) {
-            return Err(Error::other(format!("operation {promise} is in a join set already")));
-        }
+        let is_owned = state.sets.values().any(|other| other.members.contains(&promise));
+        let is_invoke = state.invoke_mut(promise).is_some();
         let set = state.sets.get_mut(&set).ok_or_else(|| unknown_set(set))?;
-        if set.awaited {
-            return Err(Error::other("a join set takes no members after its first result was asked for"));
+        if !set.taken.is_empty() {
+            return Err(misuse("results were taken from the join set already"));
+        }
+        if !is_invoke {
+            return Err(misuse(format!("operation {promise} is not an invocation")));
+        }
+        if is_owned {
+            return Err(misuse(format!("promise {promise} is in a join set already")));
         }
         set.members.push(promise);
         Ok(())
     }
 
-    fn next(&self, set: u32, timeout_ms: Option<u64>, ask: &Ask) -> Answer {
-        {
-            let mut state = self.state.borrow_mut();
-            let Some(known) = state.sets.get_mut(&set) else { return Answer::Refused(unknown_set(set)) };
-            known.awaited = true;
-            if known.taken.len() == known.members.len() {
-                return Answer::Taken(Taken::Empty);
-            }
+    fn next(&self, set: u32, ask: &Ask) -> Answer {
+        match self.state.borrow().sets.get(&set) {
+            None => return Answer::Refused(unknown_set(set)),
+            Some(known) if known.taken.len() == known.members.len() => return Answer::Taken(Taken::Empty),
+            Some(_) => {}
         }
-        let answer = self.wait(timeout_ms, ask, |state| taken(state, set));
-        if let Answer::Taken(Taken::Done(promise, _)) = &answer
-            && let Some(known) = self.state.borrow_mut().sets.get_mut(&set)
-        {
-            known.taken.push(*promise);
-        }
-        answer
+        self.wait(ask)
     }
 
-    /// What is under way ends as cancelled.
+    /// Tasks under way are given up, children are asked to stop.
     fn close(&self, set: u32) -> Result<(), Error> {
-        let mut state = self.state.borrow_mut();
-        let members = state.sets.get(&set).ok_or_else(|| unknown_set(set))?.members.clone();
-        for promise in members {
-            if state.outcome(promise).is_none() {
-                state.end(promise, Err(cancelled("the join set was closed")));
+        const REASON: &str = "it is no longer wanted";
+        let mut children = Vec::new();
+        {
+            let mut state = self.state.borrow_mut();
+            let members = state.sets.get(&set).ok_or_else(|| unknown_set(set))?.members.clone();
+            for promise in members {
+                match state.invoke_mut(promise).map(|invoke| &invoke.phase) {
+                    Some(Phase::Child(_)) => children.push(promise),
+                    Some(Phase::Waits(_) | Phase::Runs(..)) => {
+                        state.end(promise, Err(cancelled(REASON).permanent()));
+                    }
+                    Some(Phase::Over(_)) | None => {}
+                }
             }
         }
+        self.cancel(&children, REASON);
         Ok(())
     }
 
-    fn signal(&self, name: &str, timeout_ms: Option<u64>, ask: &Ask) -> Answer {
-        self.add(Operation::Instant);
-        let there =
-            |state: &State| state.mailbox.iter().position(|signal| signal.name == name && signal.at <= state.now);
-        let answer = self.wait(timeout_ms, ask, |state| {
-            there(state).map(|place| Answer::Signal(Some(state.mailbox[place].payload.clone())))
-        });
-        if let Answer::Signal(Some(_)) = &answer {
-            let mut state = self.state.borrow_mut();
-            if let Some(place) = there(&state) {
-                state.mailbox.remove(place);
-            }
+    fn wait_for(&self, promises: &[u32], ask: &Ask) -> Answer {
+        let objection = objection_to_await(&self.state.borrow(), promises);
+        match objection {
+            Some(objection) => Answer::Refused(misuse(objection)),
+            None => self.wait(ask),
         }
-        answer
     }
 
-    /// Lets things happen until there is an answer, the time is over, or cancellation is asked for.
-    fn wait(&self, timeout_ms: Option<u64>, ask: &Ask, ready: impl Fn(&State) -> Option<Answer>) -> Answer {
-        let deadline = timeout_ms.map(|limit| self.state.borrow().now.saturating_add(micros(limit)));
+    /// Lets things happen until there is an answer. A child leaves: its parent lets things happen.
+    fn wait(&self, ask: &Ask) -> Answer {
+        self.open(ask);
+        let crashed = self.world.crashed();
         loop {
-            let next = {
-                let mut state = self.state.borrow_mut();
-                if state.cancel == Cancel::Asked {
-                    state.cancel = Cancel::Told;
-                    return Answer::Refused(cancelled("cancellation was asked for"));
-                }
-                if let Some(answer) = ready(&state) {
-                    return answer;
-                }
-                state.next_event()
-            };
-            match (next, deadline) {
-                (Some((at, event)), deadline) if deadline.is_none_or(|deadline| at <= deadline) => {
-                    self.happen(at, event);
-                }
-                (_, Some(deadline)) => {
-                    self.state.borrow_mut().now = deadline;
-                    return too_late(ask);
-                }
-                (_, None) => self.stuck(ask),
+            if let Some(answer) = self.close_wait() {
+                return answer;
+            }
+            if self.is_child() {
+                leave(Left::Blocked);
+            }
+            if !self.world.advance() {
+                self.stuck(ask);
+            }
+            if self.world.crashed() != crashed {
+                leave(Left::Crash);
             }
         }
     }
 
-    fn happen(&self, at: i64, event: Event) {
-        let mut state = self.state.borrow_mut();
-        state.now = state.now.max(at);
-        match event {
-            Event::Attempt(promise) => {
-                drop(state);
-                self.attempt(promise);
+    /// Begins a wait, once: a workflow that is run again asks again. The timer comes first, as in a journal.
+    fn open(&self, ask: &Ask) {
+        let (mut state, now) = (self.state.borrow_mut(), self.world.now());
+        if state.open.is_some() {
+            return;
+        }
+        let open = Open { ask: ask.clone(), timer: None };
+        let limit = match ask {
+            Ask::Next { timeout_ms, .. } | Ask::Signal { timeout_ms, .. } => *timeout_ms,
+            _ => None,
+        };
+        let limit = limit.filter(|_| self.answer(&state, &open).is_none());
+        let timer = limit.map(|limit| state.add_timer(limit, now));
+        if let Ask::Signal { .. } = ask {
+            state.add(Operation::Other);
+        }
+        state.open = Some(Open { timer, ..open });
+    }
+
+    /// Ends the wait if there is an answer.
+    fn close_wait(&self) -> Option<Answer> {
+        let (mut state, now) = (self.state.borrow_mut(), self.world.now());
+        let open = state.open.as_ref()?;
+        let answer = self.answer(&state, open)?;
+        let open = state.open.take()?;
+        match (&answer, &open.ask) {
+            (Answer::Taken(Taken::Done(promise, _)), Ask::Next { set, .. }) => {
+                if let Some(set) = state.sets.get_mut(set) {
+                    set.taken.push(*promise);
+                }
             }
-            Event::AttemptEnd(promise) => state.end_attempt(promise),
-            Event::Fire(promise) => state.end(promise, Ok("null".to_owned())),
+            (Answer::Refused(_), _) if let Cancel::Asked(reason) = &state.cancel => {
+                state.cancel = Cancel::Told(reason.clone());
+            }
+            (Answer::Signal(Some(_)) | Answer::Refused(_), Ask::Signal { name, .. }) => {
+                if let Some(place) = state.signal(name, now) {
+                    state.mailbox.remove(place);
+                }
+            }
+            _ => {}
+        }
+        Some(answer)
+    }
+
+    /// The answer to a wait, if there is one by now. Cancellation comes first.
+    pub(crate) fn answer(&self, state: &State, open: &Open) -> Option<Answer> {
+        if let Cancel::Asked(_) = state.cancel {
+            return Some(Answer::Refused(cancelled("cancellation was asked for")));
+        }
+        let is_late = open.timer.is_some_and(|timer| state.outcome(timer).is_some());
+        match &open.ask {
+            Ask::AwaitOne(promise) => state.outcome(*promise).map(Answer::Outcome),
+            Ask::AwaitAny(promises) => first(state, promises),
+            Ask::AwaitAll(promises) => all(state, promises),
+            Ask::Next { set, .. } => taken(state, *set).or(is_late.then_some(Answer::Taken(Taken::TimedOut))),
+            Ask::Signal { name, .. } => match state.signal(name, self.world.now()) {
+                Some(place) => Some(received(&state.mailbox[place].payload)),
+                None => is_late.then_some(Answer::Signal(None)),
+            },
+            _ => None,
+        }
+    }
+
+    pub(crate) fn happen(&self, event: Event) {
+        let now = self.world.now();
+        match event {
+            Event::Attempt(promise) => self.attempt(promise),
+            Event::AttemptEnd(promise) => {
+                let mut state = self.state.borrow_mut();
+                let outcome = match state.invoke_mut(promise).map(|invoke| &invoke.phase) {
+                    Some(Phase::Runs(_, outcome)) => outcome.clone(),
+                    _ => return,
+                };
+                state.end_attempt(promise, outcome, now);
+            }
+            Event::Fire(promise) => self.state.borrow_mut().end(promise, Ok("null".to_owned())),
             Event::Delivery => {}
-            Event::Cancel => state.cancel = Cancel::Asked,
+            Event::Cancel => self.request_cancel("cancellation was asked for"),
         }
     }
 
     fn stuck(&self, ask: &Ask) -> ! {
-        let message = format!("{} would {ask} for ever: nothing is under way that could end it", self.function);
+        let mut message = format!("{} would {ask} for ever: nothing is under way that could end it", self.entry.name);
+        for child in self.world.waiting_children() {
+            message.push_str("; its child ");
+            message.push_str(&child);
+        }
         stop(Error::new("stuck", message).permanent())
     }
+}
+
+fn objection_to_invoke(invocation: &Invocation) -> Result<(), Error> {
+    let (Target::Function(name) | Target::Http(name)) = &invocation.target;
+    limits::name(name)?;
+    limits::fits("the input", &invocation.input)?;
+    invocation.retry.as_ref().map_or(Ok(()), limits::policy)
+}
+
+fn objection_to_await(state: &State, promises: &[u32]) -> Option<String> {
+    if promises.is_empty() {
+        return Some("there is nothing to wait for".to_owned());
+    }
+    let repeated = (1..promises.len()).find(|place| promises[..*place].contains(&promises[*place]));
+    if let Some(place) = repeated {
+        return Some(format!("promise {} is named twice", promises[place]));
+    }
+    promises.iter().find_map(|promise| match state.operations.get(*promise as usize) {
+        Some(Operation::Invoke(_) | Operation::Timer { .. }) => None,
+        Some(Operation::Other) => Some(format!("operation {promise} is neither an invocation nor a timer")),
+        None => Some(format!("there is no promise {promise}")),
+    })
 }
 
 fn first(state: &State, promises: &[u32]) -> Option<Answer> {
@@ -182,10 +267,10 @@ fn taken(state: &State, set: u32) -> Option<Answer> {
     Some(Answer::Taken(Taken::Done(*promise, state.outcome(*promise)?)))
 }
 
-fn too_late(ask: &Ask) -> Answer {
-    match ask {
-        Ask::Next { .. } => Answer::Taken(Taken::TimedOut),
-        _ => Answer::Signal(None),
+fn received(payload: &str) -> Answer {
+    match limits::fits("a signal", payload) {
+        Ok(()) => Answer::Signal(Some(payload.to_owned())),
+        Err(error) => Answer::Refused(error),
     }
 }
 
@@ -194,9 +279,5 @@ fn done(result: Result<(), Error>) -> Answer {
 }
 
 fn unknown_set(set: u32) -> Error {
-    Error::other(format!("there is no join set {set}"))
-}
-
-fn cancelled(message: &str) -> Error {
-    Error::new("cancelled", message)
+    misuse(format!("there is no join set {set}"))
 }

@@ -30,13 +30,16 @@ pub(crate) struct Attempt {
     pub(crate) world: Rc<World>,
     pub(crate) function: &'static str,
     pub(crate) context: Context,
-    pub(crate) now: i64,
 }
 
 /// Why a function was left before its end. Only this crate makes one.
 pub(crate) enum Left {
     /// A crash was asked for here.
     Crash,
+    /// A child has to wait.
+    Blocked,
+    /// The workflow ended here with this failure.
+    Ended(Error),
     /// The test cannot go on.
     Stop(Error),
 }
@@ -85,7 +88,7 @@ pub(crate) fn current() -> Scope {
 impl Scope {
     pub(crate) fn running(&self) -> (&'static str, Kind) {
         match self {
-            Self::Workflow(execution) => (execution.function, Kind::Workflow),
+            Self::Workflow(execution) => (execution.entry.name, Kind::Workflow),
             Self::Task(attempt) => (attempt.function, Kind::Task),
         }
     }
@@ -107,7 +110,7 @@ impl Scope {
     pub(crate) fn ask(&self, ask: Ask, local: Local) -> Answer {
         match (self, ask) {
             (Self::Workflow(execution), ask) => execution.ask(ask, local),
-            (Self::Task(attempt), Ask::Now) => Answer::Time(attempt.now),
+            (Self::Task(attempt), Ask::Now) => Answer::Time(attempt.world.now()),
             (Self::Task(attempt), Ask::Random(length)) => Answer::Random(attempt.world.random(length)),
             (Self::Task(attempt), ask) => {
                 stop(Error::other(format!("{} is a task: only a workflow can {ask}", attempt.function)))
@@ -117,8 +120,8 @@ impl Scope {
 
     pub(crate) fn http(&self, request: &Request) -> Result<Response> {
         match self {
-            Self::Workflow(execution) => stop(Error::other(format!("{} is a workflow", execution.function))),
-            Self::Task(attempt) => attempt.world.http(request),
+            Self::Workflow(execution) => stop(Error::other(format!("{} is a workflow", execution.entry.name))),
+            Self::Task(attempt) => attempt.world.http(request, &attempt.context.idempotency_key),
         }
     }
 }

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use crate::Error;
+use crate::function::Kind;
 use crate::host::{Invocation, Local, Outcome};
 use crate::retry::Retry;
+use crate::testing::protocol::Ask;
 use crate::testing::world::Signal;
 
+/// How long a task may take that nobody set a limit for, in milliseconds.
+const TASK_LIMIT_MS: u64 = 60_000;
+
 pub(crate) struct State {
-    /// Microseconds since 1970.
-    pub(crate) now: i64,
     /// By number.
     pub(crate) operations: Vec<Operation>,
     /// The operations that are over, in the order in which they ended.
@@ -18,8 +21,11 @@ pub(crate) struct State {
     /// In the order in which they come.
     pub(crate) mailbox: Vec<Signal>,
     pub(crate) cancel: Cancel,
+    /// What the workflow waits for.
+    pub(crate) open: Option<Open>,
     /// The input of the execution that takes this one's place.
     pub(crate) continued: Option<String>,
+    pub(crate) is_over: bool,
 }
 
 pub(crate) enum Operation {
@@ -28,8 +34,8 @@ pub(crate) enum Operation {
         fires_at: i64,
         fired: bool,
     },
-    /// Over as soon as it was asked for.
-    Instant,
+    /// Nothing that could be waited for by its number.
+    Other,
 }
 
 pub(crate) struct Invoke {
@@ -44,24 +50,33 @@ pub(crate) enum Phase {
     Waits(i64),
     /// The attempt ends then, like this.
     Runs(i64, Outcome),
+    /// The execution at this place performs it.
+    Child(usize),
     Over(Outcome),
 }
 
 #[derive(Default)]
 pub(crate) struct Set {
     pub(crate) members: Vec<u32>,
+    /// The members whose result was taken.
     pub(crate) taken: Vec<u32>,
-    /// Whether a result was asked for.
-    pub(crate) awaited: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// A wait that has begun.
+pub(crate) struct Open {
+    pub(crate) ask: Ask,
+    /// The timer that ends it.
+    pub(crate) timer: Option<u32>,
+}
+
+/// Whether cancellation is asked for, and why.
+#[derive(Clone)]
 pub(crate) enum Cancel {
     Never,
     At(i64),
     /// The next wait is told.
-    Asked,
-    Told,
+    Asked(String),
+    Told(String),
 }
 
 /// What happens next.
@@ -76,8 +91,17 @@ pub(crate) enum Event {
 }
 
 impl State {
-    pub(crate) fn new(now: i64, mailbox: Vec<Signal>, cancel: Cancel) -> Self {
-        Self { now, operations: Vec::new(), ended: Vec::new(), sets: BTreeMap::new(), mailbox, cancel, continued: None }
+    pub(crate) fn new(mailbox: Vec<Signal>, cancel: Cancel) -> Self {
+        Self {
+            operations: Vec::new(),
+            ended: Vec::new(),
+            sets: BTreeMap::new(),
+            mailbox,
+            cancel,
+            open: None,
+            continued: None,
+            is_over: false,
+        }
     }
 
     pub(crate) fn add(&mut self, operation: Operation) -> u32 {
@@ -85,46 +109,65 @@ impl State {
         (self.operations.len() - 1) as u32
     }
 
+    pub(crate) fn add_timer(&mut self, duration_ms: u64, now: i64) -> u32 {
+        self.add(Operation::Timer { fires_at: now.saturating_add(micros(duration_ms)), fired: false })
+    }
+
     /// What the operation ended with, if it did.
     pub(crate) fn outcome(&self, promise: u32) -> Option<Outcome> {
         match self.operations.get(promise as usize)? {
             Operation::Invoke(invoke) => match &invoke.phase {
                 Phase::Over(outcome) => Some(outcome.clone()),
-                Phase::Waits(_) | Phase::Runs(..) => None,
+                Phase::Waits(_) | Phase::Runs(..) | Phase::Child(_) => None,
             },
             Operation::Timer { fired, .. } => fired.then(|| Ok("null".to_owned())),
-            Operation::Instant => Some(Err(Error::other("this operation cannot be waited for"))),
+            Operation::Other => None,
         }
     }
 
     pub(crate) fn invoke_mut(&mut self, promise: u32) -> Option<&mut Invoke> {
         match self.operations.get_mut(promise as usize)? {
             Operation::Invoke(invoke) => Some(invoke),
-            Operation::Timer { .. } | Operation::Instant => None,
+            Operation::Timer { .. } | Operation::Other => None,
         }
     }
 
-    /// The earliest event; of several at once, that of the operation that was asked for first.
-    pub(crate) fn next_event(&self) -> Option<(i64, Event)> {
-        let operations = (0..).zip(&self.operations).filter_map(|(number, operation)| operation.next_event(number));
-        let later = self.mailbox.iter().filter(|signal| signal.at > self.now);
-        let signals = later.map(|signal| (signal.at, Event::Delivery));
-        let cancel = match self.cancel {
-            Cancel::At(at) => Some((at, Event::Cancel)),
-            Cancel::Never | Cancel::Asked | Cancel::Told => None,
-        };
-        // min_by_key keeps the first of equals.
-        cancel.into_iter().chain(operations).chain(signals).min_by_key(|(at, _)| *at)
+    /// The invocations, by number.
+    pub(crate) fn invokes(&self) -> impl Iterator<Item = (u32, &Invoke)> {
+        (0..).zip(&self.operations).filter_map(|(number, operation)| match operation {
+            Operation::Invoke(invoke) => Some((number, &**invoke)),
+            Operation::Timer { .. } | Operation::Other => None,
+        })
     }
 
-    /// Ends the attempt: for good, or with another one to come.
-    pub(crate) fn end_attempt(&mut self, promise: u32) {
-        let now = self.now;
+    /// The place of the oldest signal of this name that is there.
+    pub(crate) fn signal(&self, name: &str, now: i64) -> Option<usize> {
+        self.mailbox.iter().position(|signal| signal.name == name && signal.at <= now)
+    }
+
+    /// The earliest event; of several at once, that of the operation that was asked for first.
+    pub(crate) fn next_event(&self, now: i64) -> Option<(i64, Event)> {
+        if self.is_over {
+            return None;
+        }
+        let cancel = match self.cancel {
+            Cancel::At(at) => Some((at, Event::Cancel)),
+            Cancel::Never | Cancel::Asked(_) | Cancel::Told(_) => None,
+        };
+        let later = self.mailbox.iter().filter(|signal| signal.at > now);
+        let signals = later.map(|signal| (signal.at, Event::Delivery));
+        let operations = (0..).zip(&self.operations).filter_map(|(number, operation)| operation.next_event(number));
+        // min_by_key keeps the first of equals.
+        cancel.into_iter().chain(signals).chain(operations).min_by_key(|(at, _)| *at)
+    }
+
+    /// Ends an attempt: for good, or with another one to come.
+    pub(crate) fn end_attempt(&mut self, promise: u32, outcome: Outcome, now: i64) {
         let Some(invoke) = self.invoke_mut(promise) else { return };
-        let Phase::Runs(_, outcome) = &invoke.phase else { return };
-        let outcome = outcome.clone();
         match outcome {
-            Err(error) if invoke.allows_retry(&error) => invoke.phase = Phase::Waits(now + invoke.wait_us()),
+            Err(error) if invoke.allows_retry(&error) => {
+                invoke.phase = Phase::Waits(now.saturating_add(invoke.wait_us()));
+            }
             outcome => self.end(promise, outcome),
         }
     }
@@ -134,7 +177,7 @@ impl State {
         match self.operations.get_mut(promise as usize) {
             Some(Operation::Invoke(invoke)) => invoke.phase = Phase::Over(outcome),
             Some(Operation::Timer { fired, .. }) => *fired = true,
-            Some(Operation::Instant) | None => return,
+            Some(Operation::Other) | None => return,
         }
         self.ended.push(promise);
     }
@@ -146,20 +189,29 @@ impl Operation {
             Self::Invoke(invoke) => match invoke.phase {
                 Phase::Waits(at) => Some((at, Event::Attempt(number))),
                 Phase::Runs(at, _) => Some((at, Event::AttemptEnd(number))),
-                Phase::Over(_) => None,
+                Phase::Child(_) | Phase::Over(_) => None,
             },
             Self::Timer { fires_at, fired: false } => Some((*fires_at, Event::Fire(number))),
-            Self::Timer { .. } | Self::Instant => None,
+            Self::Timer { .. } | Self::Other => None,
         }
     }
 }
 
 impl Invoke {
-    /// What the engine does when a call says nothing: ten attempts of a task. A workflow that failed is not repeated.
+    pub(crate) fn is_workflow(&self) -> bool {
+        self.local.is_some_and(|entry| entry.kind == Kind::Workflow)
+    }
+
+    /// How long an attempt may take, in microseconds. A child may take as long as it likes.
+    pub(crate) fn limit_us(&self) -> Option<i64> {
+        let usual = self.local.filter(|entry| entry.kind == Kind::Task).map(|_| TASK_LIMIT_MS);
+        let limit = self.invocation.timeout_ms.or(usual);
+        limit.filter(|_| !self.is_workflow()).map(micros)
+    }
+
+    /// What the engine does when a call says nothing is the same for everything that can be called.
     fn policy(&self) -> Retry {
-        let child = self.local.is_some_and(|entry| entry.kind == crate::Kind::Workflow);
-        let default = if child { Retry::never() } else { Retry::attempts(10) };
-        self.invocation.retry.clone().unwrap_or(default)
+        self.invocation.retry.clone().unwrap_or_else(|| Retry::attempts(Retry::DEFAULT_ATTEMPTS))
     }
 
     fn allows_retry(&self, error: &Error) -> bool {
@@ -171,15 +223,15 @@ impl Invoke {
     /// The wait after this attempt, in microseconds. No jitter: tests are easier to read without.
     fn wait_us(&self) -> i64 {
         let policy = self.policy();
-        let mut wait_ms = policy.first_wait_ms.min(policy.longest_wait_ms);
+        let mut wait_ms = policy.first_wait_ms;
         for _ in 1..self.attempt {
-            let longer = wait_ms.saturating_mul(policy.factor_permille.into()) / 1_000;
-            if longer == wait_ms || wait_ms == policy.longest_wait_ms {
+            let longer = wait_ms.saturating_mul(policy.factor_permille.into()).div_ceil(1_000);
+            if wait_ms >= policy.longest_wait_ms || longer == wait_ms {
                 break;
             }
-            wait_ms = longer.min(policy.longest_wait_ms);
+            wait_ms = longer;
         }
-        micros(wait_ms)
+        micros(wait_ms.min(policy.longest_wait_ms))
     }
 }
 

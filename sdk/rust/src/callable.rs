@@ -1,0 +1,129 @@
+//! From the name of a function, as it stands in a call, to what the compiler knows about it.
+//!
+//! The type of a function has no name that a trait could be implemented for. So `#[workflow]` and `#[task]` mark what the
+//! function returns, and any function that returns something marked can be called.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use crate::error::Error;
+use crate::function::{Function, Returned};
+
+/// A function with `#[workflow]` or `#[task]`, by its name: what `invoke(fetch_user, 42)` takes first.
+///
+/// `A` is the tuple of its arguments; the compiler finds it. Give the function itself: what counts is which function it is, so
+/// a closure around one stands for the function, and what else the closure does is not done.
+///
+/// ```compile_fail
+/// # use onward::prelude::*;
+/// fn plain(n: u64) -> Result<u64> {
+///     Ok(n)
+/// }
+/// # #[workflow]
+/// # fn example() -> Result<u64> {
+/// invoke(plain, 1)
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a workflow nor a task",
+    note = "put #[workflow] or #[task] on the function",
+    note = "a variable of the same name hides a function: `self::name` means the function"
+)]
+pub trait Callable<A> {
+    /// What is known about it.
+    type Function: Function;
+}
+
+/// What a function is called with: its argument, or the tuple of its arguments.
+pub type InputOf<F, A> = <<F as Callable<A>>::Function as Function>::Input;
+
+/// What a function returns when it succeeds.
+pub type OutputOf<F, A> = <<F as Callable<A>>::Function as Function>::Output;
+
+macro_rules! callable {
+    ($($argument:ident)*) => {
+        impl<F, M: Function, T, E, $($argument),*> Callable<($($argument,)*)> for F
+        where
+            F: Fn($($argument),*) -> Result<T, Failed<M, E>>,
+        {
+            type Function = M;
+        }
+    };
+}
+
+callable!();
+callable!(A1);
+callable!(A1 A2);
+callable!(A1 A2 A3);
+callable!(A1 A2 A3 A4);
+callable!(A1 A2 A3 A4 A5);
+callable!(A1 A2 A3 A4 A5 A6);
+callable!(A1 A2 A3 A4 A5 A6 A7);
+callable!(A1 A2 A3 A4 A5 A6 A7 A8);
+callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9);
+callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10);
+callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11);
+callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11 A12);
+
+/// What a plain call of the workflow or task `F` returns, when its author wrote `R`.
+pub type Called<F, R> = Result<<R as Returned>::Output, Failed<F, <R as Returned>::Error>>;
+
+/// The failure of a plain call of the workflow or task `F`: the error that it returned, and the mark that makes it callable.
+///
+/// `?` turns it into an [`Error`], as it does the error itself.
+pub struct Failed<F, E = Error> {
+    error: E,
+    function: PhantomData<fn() -> F>,
+}
+
+impl<F, E> Failed<F, E> {
+    /// Marks what the function returned.
+    #[doc(hidden)]
+    pub fn mark<R: Returned<Error = E>>(returned: R) -> Called<F, R> {
+        returned.into_std().map_err(|error| Self { error, function: PhantomData })
+    }
+
+    /// The error that the function returned.
+    pub fn into_inner(self) -> E {
+        self.error
+    }
+}
+
+impl<F, E> Deref for Failed<F, E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        &self.error
+    }
+}
+
+impl<F, E: Into<Error>> From<Failed<F, E>> for Error {
+    fn from(failed: Failed<F, E>) -> Self {
+        failed.error.into()
+    }
+}
+
+impl<F, E: fmt::Debug> fmt::Debug for Failed<F, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<F, E: fmt::Display> fmt::Display for Failed<F, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<F, E: PartialEq> PartialEq for Failed<F, E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.error == other.error
+    }
+}
+
+impl<F, E: PartialEq> PartialEq<E> for Failed<F, E> {
+    fn eq(&self, other: &E) -> bool {
+        self.error == *other
+    }
+}

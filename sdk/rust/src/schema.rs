@@ -1,0 +1,46 @@
+//! JSON schemas of inputs, for whoever starts a workflow.
+
+/// The schema of a type, for the attributes. The type has one:
+///
+/// ```compile_fail
+/// # use onward::prelude::*;
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct Secret;
+///
+/// #[task(schema)]
+/// fn keep(secret: Secret) -> Result<()> {
+///     Ok(())
+/// }
+/// ```
+#[cfg(feature = "schema")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __schema {
+    ($input:ty) => {
+        $crate::schema::of::<$input>()
+    };
+}
+
+/// Without the feature there is no schema to give:
+///
+/// ```compile_fail
+/// # use onward::prelude::*;
+/// #[task(schema)]
+/// fn double(n: u64) -> Result<u64> {
+///     Ok(2 * n)
+/// }
+/// ```
+#[cfg(not(feature = "schema"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __schema {
+    ($input:ty) => {
+        ::core::compile_error!("`schema` needs a feature of the SDK: onward-sdk = { …, features = [\"schema\"] }")
+    };
+}
+
+/// The schema of a type, as a JSON text.
+#[cfg(feature = "schema")]
+pub fn of<T: schemars::JsonSchema>() -> String {
+    schemars::schema_for!(T).as_value().to_string()
+}

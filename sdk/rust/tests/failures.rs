@@ -1,0 +1,218 @@
+//! Failures as a workflow gets them: kind, message and whether trying again may help arrive as they were, whoever failed; and
+//! what the engine itself refuses is refused in its words.
+
+use std::num::ParseIntError;
+
+use onward::prelude::*;
+use onward::testing::TestEnv;
+use onward::{Response, call_named};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[task]
+fn decline(is_final: bool) -> Result<u64> {
+    Err(declined(is_final))
+}
+
+#[workflow]
+fn decline_as_child(is_final: bool) -> Result<u64> {
+    Err(declined(is_final))
+}
+
+fn declined(is_final: bool) -> Error {
+    let error = Error::new("card_declined", "the bank said no: ünïcödé\nand a second line");
+    if is_final { error.permanent() } else { error }
+}
+
+#[workflow]
+fn by_task(is_final: bool) -> Result<u64> {
+    call(decline, is_final).retry(Retry::attempts(2)).run()
+}
+
+#[workflow]
+fn by_child(is_final: bool) -> Result<u64> {
+    call(decline_as_child, is_final).retry(Retry::attempts(2)).run()
+}
+
+#[workflow]
+fn by_set(is_final: bool) -> Result<u64> {
+    let mut set = join_set()?;
+    set.submit_call(call(decline, is_final).retry(Retry::never()))?;
+    match set.next()? {
+        Some(done) => done.result,
+        None => Ok(0),
+    }
+}
+
+#[test]
+fn a_failure_arrives_as_it_was() {
+    let mut env = TestEnv::new();
+    for is_final in [true, false] {
+        assert_eq!(env.crash_everywhere(by_task, is_final), Err(declined(is_final)));
+        assert_eq!(env.calls(decline), if is_final { 1 } else { 2 });
+        assert_eq!(env.crash_everywhere(by_child, is_final), Err(declined(is_final)));
+        assert_eq!(env.calls(decline_as_child), if is_final { 1 } else { 2 });
+        assert_eq!(env.crash_everywhere(by_set, is_final), Err(declined(is_final)));
+    }
+}
+
+#[task]
+fn parse(text: String) -> Result<u64, ParseIntError> {
+    text.parse()
+}
+
+#[workflow]
+fn parsed(text: String) -> Result<u64> {
+    call(parse, text).retry(Retry::never()).run()
+}
+
+#[test]
+fn any_error_of_a_task_is_a_failure_of_the_usual_kind() {
+    let mut env = TestEnv::new();
+    assert_eq!(env.run(parsed, "x"), Err(Error::other("invalid digit found in string")));
+    assert_eq!(env.run(parsed, "12"), Ok(12));
+}
+
+#[test]
+fn a_plain_call_returns_the_error_itself() {
+    fn twice(text: &str) -> Result<u64> {
+        Ok(2 * parse(text.to_owned())?)
+    }
+    assert_eq!(twice("21"), Ok(42));
+    assert!(twice("x").is_err_and(|error| error.is("user_error")));
+    let failed = parse("x".to_owned()).unwrap_err();
+    assert_eq!(failed.kind(), &std::num::IntErrorKind::InvalidDigit);
+    assert_eq!(failed.to_string(), "invalid digit found in string");
+    assert_eq!(decline(true).unwrap_err(), declined(true));
+    assert_eq!(decline(true).unwrap_err().into_inner(), declined(true));
+}
+
+#[task]
+fn nameless(kind: String) -> Result<()> {
+    Err(Error::new(kind, "x".repeat(20_000)).permanent())
+}
+
+#[workflow]
+fn by_nameless(kind: String) -> Result<()> {
+    invoke(nameless, kind)
+}
+
+#[test]
+fn a_kind_that_is_no_name_is_the_usual_one_and_a_long_message_is_cut() {
+    for (kind, expected) in [("", "user_error"), ("a\nb", "user_error"), ("own kind", "own kind")] {
+        let error = TestEnv::new().run(by_nameless, kind).unwrap_err();
+        assert_eq!((error.kind.as_str(), error.retryable), (expected, false));
+        assert_eq!(error.message, "x".repeat(16 << 10) + "…");
+    }
+}
+
+const URL: &str = "GET https://api.example.com/a";
+
+#[workflow]
+fn asks() -> Result<u16> {
+    Ok(http(URL).into_call().retry(Retry::attempts(3)).run()?.status)
+}
+
+#[task]
+fn asks_in_task() -> Result<String> {
+    http(URL).send()?.successful()?.text()
+}
+
+#[workflow]
+fn asks_by_task() -> Result<String> {
+    call(asks_in_task, ()).retry(Retry::attempts(3)).run()
+}
+
+#[test]
+fn a_workflow_gets_answers_and_failures_of_requests() {
+    let mut env = TestEnv::new();
+    env.http(URL, |_| Ok(Response::new(404, "nothing")));
+    assert_eq!(env.crash_everywhere(asks, ()), Ok(404));
+    for status in [408, 429, 500, 503] {
+        env.http(URL, move |_| Ok(Response::new(status, "")));
+        let message = format!("{URL} answered with status {status}");
+        assert_eq!(env.crash_everywhere(asks, ()), Err(Error::new("http_status", message)));
+        assert_eq!(env.elapsed(), 3 * SECOND);
+    }
+    let denied = || Error::new("http_denied", "requests to `api.example.com:443` are not allowed").permanent();
+    env.http(URL, move |_| Err(denied()));
+    assert_eq!(env.crash_everywhere(asks, ()), Err(denied()));
+    assert_eq!(env.elapsed(), Duration::ZERO);
+}
+
+#[test]
+fn a_task_gets_every_answer_and_says_itself_what_is_a_failure() {
+    let mut env = TestEnv::new();
+    env.http(URL, |_| Ok(Response::new(404, "nothing")));
+    assert_eq!(env.crash_everywhere(asks_by_task, ()), Err(Error::new("http_404", "nothing").permanent()));
+    assert_eq!(env.calls(asks_in_task), 1);
+    env.http(URL, |_| Ok(Response::new(503, "busy")));
+    assert_eq!(env.crash_everywhere(asks_by_task, ()), Err(Error::new("http_503", "busy")));
+    assert_eq!(env.calls(asks_in_task), 3);
+}
+
+#[test]
+fn every_request_carries_the_key_of_its_operation() {
+    let mut env = TestEnv::new();
+    env.http(URL, |request| {
+        let keys: Vec<_> = request.headers.iter().filter(|(name, _)| name == "idempotency-key").collect();
+        Ok(Response::new(200, format!("{keys:?}")))
+    });
+    assert_eq!(env.run(asks_by_task, ()), Ok(r#"[("idempotency-key", "test.0")]"#.to_owned()));
+    assert_eq!(env.run(asks, ()), Ok(200));
+}
+
+#[workflow]
+fn malformed() -> Result<u16> {
+    Ok(http("https://api.example.com").send()?.status)
+}
+
+#[workflow]
+fn misuses(which: u32) -> Result<()> {
+    let promise = timer(SECOND)?;
+    let mut set = join_set()?;
+    let factor = || Retry::never().factor_permille(999);
+    match which {
+        0 => all(&[promise, promise]).map(drop),
+        1 => set.add(promise),
+        2 => call(decline, true).retry(factor()).run().map(drop),
+        3 => call(decline, true).retry(Retry::never().jitter_permille(1_001)).run().map(drop),
+        4 => call_named("", &()).run(),
+        5 => await_signal(""),
+        _ => any::<()>(&[]).map(drop),
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_the_words_of_the_engine() {
+    let name = "`` is not a name: expected 1 to 1024 bytes without control characters";
+    let expected = [
+        ("misuse", "promise 0 is named twice"),
+        ("misuse", "operation 0 is not an invocation"),
+        ("invalid_policy", "`factor-permille` must be from 1000 to 1000000"),
+        ("invalid_policy", "`jitter-permille` must be from 0 to 1000"),
+        ("invalid_name", name),
+        ("invalid_name", name),
+        ("misuse", "there is nothing to wait for"),
+    ];
+    for (which, (kind, message)) in (0..).zip(expected) {
+        assert_eq!(TestEnv::new().run(misuses, which), Err(Error::new(kind, message).permanent()));
+    }
+    let error = TestEnv::new().run(malformed, ()).unwrap_err();
+    assert_eq!((error.kind.as_str(), error.retryable), ("http_invalid", false));
+}
+
+#[workflow]
+fn elsewhere(n: u64) -> Result<u64> {
+    call_named("of_another_component", &n).retry(Retry::attempts(2)).run()
+}
+
+#[test]
+fn a_function_that_is_known_by_name_has_a_stub_by_name() {
+    let mut env = TestEnv::new();
+    env.stub_named("of_another_component", |n: u64| match own().attempt {
+        1 => Err(Error::new("busy", "once")),
+        _ => Ok(n + 1),
+    });
+    assert_eq!(env.crash_everywhere(elsewhere, 1), Ok(2));
+}

@@ -1,0 +1,130 @@
+//! Values that are too large to be recorded: each fails at once, for good, in the words of the engine.
+
+use onward::prelude::*;
+use onward::testing::TestEnv;
+use onward::{Response, call_named};
+
+/// A text of this many characters is a payload of two bytes more.
+const FITS: usize = (1 << 20) - 2;
+
+#[task]
+fn grow(length: usize) -> Result<String> {
+    Ok("x".repeat(length))
+}
+
+#[task]
+fn measure(text: String) -> Result<usize> {
+    Ok(text.len())
+}
+
+#[workflow]
+fn grown(length: usize) -> Result<usize> {
+    Ok(invoke(grow, length)?.len())
+}
+
+#[workflow]
+fn measured(length: usize) -> Result<usize> {
+    invoke(measure, "x".repeat(length))
+}
+
+#[workflow]
+fn large(length: usize) -> Result<String> {
+    Ok("x".repeat(length))
+}
+
+#[workflow]
+fn parent(length: usize) -> Result<usize> {
+    Ok(invoke(large, length)?.len())
+}
+
+fn too_large(what: &str) -> Error {
+    Error::new("too_large", format!("{what} has 1048577 bytes, the limit is 1048576")).permanent()
+}
+
+#[test]
+fn results_and_inputs_of_tasks_and_children_have_a_limit() {
+    let mut env = TestEnv::new();
+    assert_eq!(env.run(grown, FITS), Ok(FITS));
+    assert_eq!(env.run(grown, FITS + 1), Err(too_large("the result")));
+    assert_eq!(env.calls(grow), 1, "it would be as large the next time");
+    assert_eq!(env.run(measured, FITS), Ok(FITS));
+    assert_eq!(env.run(measured, FITS + 1), Err(too_large("the input")));
+    assert_eq!(env.calls(measure), 0, "it was not called");
+    assert_eq!(env.run(parent, FITS), Ok(FITS));
+    assert_eq!(env.run(parent, FITS + 1), Err(too_large("the result")));
+    assert_eq!(env.calls(large), 1);
+}
+
+#[test]
+fn a_workflow_is_held_to_the_limit_too() {
+    let mut env = TestEnv::new();
+    assert_eq!(env.run(large, FITS + 1), Err(too_large("the result")));
+    assert_eq!(env.run(echo, "x".repeat(FITS + 1)), Err(too_large("the input")));
+    assert_eq!(env.attempt(measure, 1, "x".repeat(FITS + 1)), Err(too_large("the input")));
+    assert_eq!(env.attempt(grow, 1, FITS + 1), Err(too_large("the result")));
+}
+
+#[workflow]
+fn echo(text: String) -> Result<String> {
+    Ok(text)
+}
+
+#[workflow]
+fn regrows(text: String) -> Result<String> {
+    // A host that is asked for this stops the workflow: there is nothing to handle.
+    let _ = continue_as_new(regrows, "x".repeat(FITS + 1));
+    Ok(text)
+}
+
+#[test]
+fn who_continues_with_too_much_fails() {
+    assert_eq!(TestEnv::new().crash_everywhere(regrows, ""), Err(too_large("the input")));
+}
+
+#[workflow]
+fn receives() -> Result<(Option<Error>, usize)> {
+    let first: Result<String> = await_signal("go");
+    let second: String = await_signal("go")?;
+    Ok((first.err(), second.len()))
+}
+
+#[test]
+fn a_signal_that_is_too_large_is_consumed_and_refused() {
+    let mut env = TestEnv::new();
+    env.signal("go", &"x".repeat(FITS + 1));
+    env.signal("go", &"small");
+    assert_eq!(env.crash_everywhere(receives, ()), Ok((Some(too_large("a signal")), 5)));
+}
+
+#[workflow]
+fn downloads() -> Result<usize> {
+    Ok(http("GET https://api.example.com").send()?.body.len())
+}
+
+#[workflow]
+fn uploads(length: usize) -> Result<usize> {
+    Ok(http("GET https://api.example.com").body("x".repeat(length)).send()?.body.len())
+}
+
+#[test]
+fn requests_and_responses_have_a_limit() {
+    let refused = |message: &str| Err(Error::new("too_large", message).permanent());
+    let mut env = TestEnv::new();
+    env.http("GET https://api.example.com", |_| Ok(Response::new(200, "x".repeat(1 << 20))));
+    let payload = "1048613 bytes of payload, at most 1048576 are allowed";
+    assert_eq!(env.run(downloads, ()), refused(payload));
+    env.http("GET https://api.example.com", |_| Ok(Response::new(200, "x".repeat((1 << 20) + 1))));
+    assert_eq!(env.run(downloads, ()), refused("the response has more than 1048576 bytes"));
+    assert_eq!(env.run(uploads, FITS - 100), refused("the response has more than 1048576 bytes"));
+    assert!(env.run(uploads, FITS).is_err_and(|error| error.message.starts_with("the input has")));
+}
+
+#[workflow]
+fn named() -> Result<usize> {
+    call_named(&"x".repeat(1_025), &()).run()
+}
+
+#[test]
+fn a_name_has_a_limit() {
+    assert!(TestEnv::new().run(named, ()).is_err_and(|error| error.is("invalid_name") && !error.retryable));
+}
