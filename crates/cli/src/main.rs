@@ -4,6 +4,7 @@ mod journal;
 mod lines;
 mod log;
 mod paint;
+mod progress;
 mod state;
 mod store;
 mod work;

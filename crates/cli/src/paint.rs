@@ -32,6 +32,18 @@ pub(crate) fn styled(style: Style, text: impl Display) -> impl Display {
     format!("{style}{text}{style:#}")
 }
 
+/// `1 run`, `2 runs`.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A state as it stands in a row, in its colour.
+pub(crate) fn state(name: &str) -> impl Display {
+    let all = [State::Running, State::Blocked, State::Cancelling, State::Completed, State::Failed, State::Cancelled];
+    let style = all.into_iter().find(|state| state.to_string() == name).map(of_state).unwrap_or_default();
+    styled(style, name)
+}
+
 /// The colour of a state, the same in every command.
 pub(crate) fn of_state(state: State) -> Style {
     match state {

@@ -286,6 +286,11 @@ impl Client {
         Ok(read_journal(&*self.store, id).await?)
     }
 
+    /// The events of a journal from the one with sequence `from` on.
+    pub async fn journal_from(&self, id: ExecutionId, from: u64) -> Result<Vec<JournalEvent>, Refused> {
+        Ok(read_journal_from(&*self.store, id, from).await?)
+    }
+
     /// What an execution, or whoever took its place in the end, ended with; `None` while it has not.
     pub async fn result(&self, id: ExecutionId) -> Result<Option<InvokeResult>, Refused> {
         let mut id = id;
@@ -313,14 +318,25 @@ pub fn is_over(row: &Execution) -> bool {
 
 /// All of a journal, page by page.
 pub(crate) async fn read_journal(store: &dyn Store, id: ExecutionId) -> Result<Vec<JournalEvent>, Error> {
+    read_journal_from(store, id, 0).await
+}
+
+/// What a journal holds from `from` on, page by page.
+async fn read_journal_from(store: &dyn Store, id: ExecutionId, from: u64) -> Result<Vec<JournalEvent>, Error> {
     let mut events: Vec<JournalEvent> = Vec::new();
     loop {
-        let chunks = store.journal(id, events.len() as u64, 1_000).await?;
+        let known = events.len();
+        let chunks = store.journal(id, from + known as u64, 1_000).await?;
         if chunks.is_empty() {
             return Ok(events);
         }
         for chunk in chunks {
-            events.extend(codec::decode(id, &chunk.records).map_err(Error::corrupt)?);
+            let decoded = codec::decode(id, &chunk.records).map_err(Error::corrupt)?;
+            // The first page may begin with events that were stored together with the one that is wanted.
+            events.extend(decoded.into_iter().filter(|event| event.sequence >= from));
+        }
+        if events.len() == known {
+            return Err(Error::corrupt(format!("the journal of {id} has no event {}", from + known as u64)));
         }
     }
 }

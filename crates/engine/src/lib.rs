@@ -2,13 +2,24 @@
 //!
 //! - [`projector`]: keeps the snapshot of every run within a second of its log.
 //! - [`shard`]: the core that runs executions, without performing anything.
+//! - [`explain`]: what an execution waits for, and what happens next.
+//! - [`doctor`]: whether any work is stuck.
+//! - [`replay`]: whether code repeats what a journal records.
 //! - [`verify`]: looks at what is stored and tells what cannot have happened.
 
 mod alert;
 pub mod client;
+pub mod doctor;
+pub mod explain;
+mod inbox;
 pub mod node;
 pub mod projector;
+pub mod replay;
 pub mod shard;
+mod shown;
+mod standing;
 pub mod verify;
+pub mod waits;
 
 pub use alert::{Alarm, Code, Severity};
+pub use shown::{Shown, ago, span};

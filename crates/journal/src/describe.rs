@@ -8,6 +8,9 @@ use crate::{AwaitKind, Delivery, Event, ExecutionError, ExecutionId, InvokeResul
 /// Longer values are cut: the table is for reading, the journal has the rest.
 const VALUE_CHARS_MAX: usize = 32;
 
+/// Enough of an execution's id to find it by, and a sign that there is more.
+const ID_CHARS: usize = 13;
+
 impl Event {
     /// Shows the event as `InvokeStarted("root.1", attempt=1)`, ids relative to `own`.
     pub fn describe(&self, own: ExecutionId) -> impl fmt::Display + '_ {
@@ -28,7 +31,7 @@ impl fmt::Display for Line<'_> {
             Event::ExecutionStarted { input, .. } => write!(f, "{name}({})", value(input)),
             Event::ExecutionCompleted { result, continued_as: None } => write!(f, "{name}({})", value(result)),
             Event::ExecutionCompleted { result, continued_as: Some(next) } => {
-                write!(f, "{name}({}, continued_as={})", value(result), short(&next.to_string()))
+                write!(f, "{name}({}, continued_as={})", value(result), cut(&next.to_string(), ID_CHARS))
             }
             Event::ExecutionFailed { error } => write!(f, "{name}({})", failure(error)),
             Event::CancelRequested { reason } | Event::ExecutionCancelled { reason } => {
@@ -45,7 +48,7 @@ impl fmt::Display for Line<'_> {
                 write!(f, "{name}({}, attempt={attempt})", id(promise_id))
             }
             Event::InvokeStarted { promise_id, attempt, child: Some(child) } => {
-                write!(f, "{name}({}, attempt={attempt}, child={})", id(promise_id), short(&child.to_string()))
+                write!(f, "{name}({}, attempt={attempt}, child={})", id(promise_id), cut(&child.to_string(), ID_CHARS))
             }
             Event::InvokeCompleted { promise_id, result, attempt } => {
                 write!(f, "{name}({}, {}, attempt={attempt})", id(promise_id), outcome(result))

@@ -1,6 +1,7 @@
-//! `onward journal`: execution journals as files.
+//! `onward journal`: execution journals, as files and in a store.
 
 mod check;
+mod replay;
 mod show;
 pub(crate) mod table;
 
@@ -14,11 +15,13 @@ use crate::store::block_on;
 pub(crate) enum Command {
     Check(check::Args),
     Show(show::Args),
+    Replay(replay::Args),
 }
 
 pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check(args) => check::run(args),
         Command::Show(args) => block_on(show::run(args)),
+        Command::Replay(args) => block_on(replay::run(args)),
     }
 }

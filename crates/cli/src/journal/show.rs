@@ -10,6 +10,8 @@ use crate::work::{ExecutionArg, WorkArgs};
 /// Print the journal of an execution as JSON Lines, one event a line
 ///
 /// `onward journal check -` reads what this prints.
+///
+/// Exit codes: 0 it was printed, 2 it could not be.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -31,6 +31,11 @@ impl Table {
         self.line(event, own, &format!("✗ {rule}"), AnsiColor::Red.on_default().bold())
     }
 
+    /// Lets what was written so far be seen.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.out.flush()
     }

@@ -1,13 +1,14 @@
 //! `onward state verify`: is what is stored what can have happened.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use onward_engine::verify::{self, Found, Tally};
 use onward_runs::{Accept, RunId};
 use serde::Serialize;
 
-use crate::paint;
+use crate::paint::{self, counted};
+use crate::progress::Progress;
 use crate::store::StoreArgs;
 
 /// Check what is stored: keys, order, contiguity, and that every snapshot is what its log reduces to
@@ -40,7 +41,7 @@ struct Verdict {
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let store = args.store.open_existing().await?;
     let mut findings = 0;
-    let mut progress = Progress { is_shown: !args.json && io::stderr().is_terminal(), runs: 0 };
+    let mut progress = Progress::new(!args.json);
     let mut report = |found: &Found| -> io::Result<()> {
         findings += 1;
         if args.json {
@@ -52,8 +53,9 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let accept = if args.accept_v1_keys { Accept::V2OrV1 } else { Accept::V2Only };
     let tally = match &args.run {
         Some(run) => verify::run(&*store, run, accept, &mut report).await?,
-        None => verify::all(&*store, accept, &mut report, |tally| progress.at(tally)).await?,
+        None => verify::all(&*store, accept, &mut report, |tally| progress.at(tally.runs, || line(tally))).await?,
     };
+    drop(progress);
     let Tally { runs, events } = tally;
     if args.json {
         let verdict = Verdict { ok: findings == 0, runs, events, findings };
@@ -66,22 +68,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(findings > 0)))
 }
 
-/// `1 run`, `2 runs`.
-fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
-/// A count on the terminal while much is verified.
-struct Progress {
-    is_shown: bool,
-    runs: u64,
-}
-
-impl Progress {
-    fn at(&mut self, tally: Tally) {
-        if self.is_shown && tally.runs >= self.runs + 100 {
-            self.runs = tally.runs;
-            let _ = write!(io::stderr(), "\r{} runs, {} events\x1b[K\r", tally.runs, tally.events);
-        }
-    }
+/// How far it is.
+fn line(tally: Tally) -> String {
+    format!("{} runs, {} events", tally.runs, tally.events)
 }

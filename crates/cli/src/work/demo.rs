@@ -34,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// Starts an order workflow in a SQLite file of its own, kills the process that runs it with SIGKILL in the middle, lets
 /// another take over, and shows what happened. Needs no set-up.
+///
+/// Exit codes: 0 the order survived, 2 the demonstration could not be given.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to keep the store; a new folder among the temporary ones if absent

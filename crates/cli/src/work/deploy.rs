@@ -15,6 +15,8 @@ use crate::paint;
 /// Deploy a component: its functions can be started and invoked from now on
 ///
 /// Executions that have started keep the code they started with.
+///
+/// Exit codes: 0 it is deployed, 2 it could not be.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -9,6 +9,8 @@ use serde::Serialize;
 use super::WorkArgs;
 
 /// List executions, oldest first
+///
+/// Exit codes: 0 they were listed, 2 they could not be.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -1,12 +1,15 @@
-//! Components and executions in a store: deploy, start, look, signal, cancel. And a demonstration.
+//! Components and executions in a store: deploy, start, look, explain, signal, cancel. And a demonstration.
 
 mod cancel;
 mod demo;
 mod deploy;
+mod doctor;
 mod ls;
 mod show;
 mod signal;
 mod start;
+mod watch;
+mod why;
 mod worker;
 
 use std::process::ExitCode;
@@ -29,9 +32,11 @@ pub(crate) enum Command {
     Start(start::Args),
     Ls(ls::Args),
     Show(show::Args),
+    Why(why::Args),
+    Watch(watch::Args),
     Signal(signal::Args),
     Cancel(cancel::Args),
-    #[command(hide = true)]
+    Doctor(doctor::Args),
     Worker(worker::Args),
 }
 
@@ -42,8 +47,11 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Start(args) => block_on(start::run(args)),
         Command::Ls(args) => block_on(ls::run(args)),
         Command::Show(args) => block_on(show::run(args)),
+        Command::Why(args) => block_on(why::run(args)),
+        Command::Watch(args) => block_on(watch::run(args)),
         Command::Signal(args) => block_on(signal::run(args)),
         Command::Cancel(args) => block_on(cancel::run(args)),
+        Command::Doctor(args) => block_on(doctor::run(args)),
         Command::Worker(args) => block_on(worker::run(args)),
     }
 }

@@ -1,10 +1,15 @@
-//! `onward worker`: runs the executions of a store until it is stopped. Not for people: `onward demo` starts it to kill it.
+//! `onward worker`: runs the executions of a store until it is stopped. `onward demo` starts it to kill it.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use super::{RunArgs, WorkArgs};
 
+/// Run the executions of a store until Ctrl-C
+///
+/// Any number of processes can work on one Postgres store, and one on a SQLite store; another takes over when one is gone.
+///
+/// Exit codes: 0 it was stopped, 2 it could not work, or its store failed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::state::{Place, lines};
 use crate::{onward, text};
 
 /// Kills a test makes unless told otherwise; `ONWARD_KILLS` multiplies them.
-fn kills(usual: usize) -> usize {
+pub(crate) fn kills(usual: usize) -> usize {
     let times: usize = std::env::var("ONWARD_KILLS").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
     usual * times
 }

@@ -5,6 +5,7 @@
 mod faults;
 mod journal;
 mod kills;
+mod look;
 mod state;
 mod work;
 

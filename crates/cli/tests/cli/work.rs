@@ -8,23 +8,23 @@ use onward_testing::Cluster;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{fed, onward, text};
+use crate::{onward, text};
 
 /// A store with a component in it.
-struct Place {
+pub(crate) struct Place {
     folder: TempDir,
-    url: String,
+    pub(crate) url: String,
     _cluster: Option<Arc<Cluster>>,
 }
 
 impl Place {
-    fn sqlite() -> Self {
+    pub(crate) fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("store.db").display());
         Self { folder, url, _cluster: None }.deployed()
     }
 
-    fn postgres() -> Self {
+    pub(crate) fn postgres() -> Self {
         let cluster = Cluster::shared().unwrap();
         let url = cluster.database().unwrap();
         Self { folder: tempfile::tempdir().unwrap(), url, _cluster: Some(cluster) }.deployed()
@@ -39,25 +39,25 @@ impl Place {
     }
 
     /// Compiled code is kept beside the other tests'.
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = onward(args);
         let cache = std::env::temp_dir().join("onward-test-cache");
         command.env("ONWARD_STORE", &self.url).env("ONWARD_CACHE", cache).current_dir(self.folder.path());
         command
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
 
     /// What a workflow returns.
-    fn result(&self, function: &str, input: &str) -> Value {
+    pub(crate) fn result(&self, function: &str, input: &str) -> Value {
         let output = self.run(&["start", function, input, "--wait", "--json"]);
         assert!(!output.stdout.is_empty(), "{function}: {}", text(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    fn events(&self, execution: &str) -> Vec<Value> {
+    pub(crate) fn events(&self, execution: &str) -> Vec<Value> {
         let output = self.run(&["journal", "show", execution]);
         text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -65,42 +65,6 @@ impl Place {
 
 fn kinds(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event"].as_str().unwrap()).collect()
-}
-
-#[test]
-fn the_full_example_of_the_specification_is_what_a_guest_leaves_behind() {
-    for place in [Place::sqlite(), Place::postgres()] {
-        let done = place.result("full_example", "{\"id\":42}");
-        let execution = done["execution"].as_str().unwrap();
-        let events = place.events(execution);
-        let mut found = kinds(&events);
-        assert_eq!(
-            found[..13],
-            [
-                "ExecutionStarted",
-                "RandomGenerated",
-                "InvokeScheduled",
-                "ExecutionAwaiting",
-                "InvokeStarted",
-                "InvokeCompleted",
-                "ExecutionResumed",
-                "JoinSetCreated",
-                "InvokeScheduled",
-                "JoinSetSubmitted",
-                "InvokeScheduled",
-                "JoinSetSubmitted",
-                "ExecutionAwaiting",
-            ]
-        );
-        // Independent promises may be interleaved otherwise.
-        found.sort_unstable();
-        let count = |kind: &str| found.iter().filter(|it| **it == kind).count();
-        assert_eq!((count("InvokeStarted"), count("InvokeRetrying"), count("InvokeCompleted")), (4, 1, 3));
-        assert_eq!((count("JoinSetAwaited"), *kinds(&events).last().unwrap()), (2, "ExecutionCompleted"));
-        let journal = place.run(&["journal", "show", &execution[..12]]);
-        let judged = fed(onward(&["journal", "check", "--quiet", "-"]), &journal.stdout);
-        assert_eq!(judged.status.code(), Some(0), "{}", text(&judged.stderr));
-    }
 }
 
 #[test]

@@ -3,17 +3,12 @@
 use std::collections::VecDeque;
 
 use onward_execution::{Execution, Guest};
-use onward_journal::{Event, ExecutionId, Phase, PromiseId, Timestamp};
+use onward_journal::{Event, ExecutionId, PromiseId, Timestamp};
 use onward_store::tables::{Execution as Row, Message};
 
 use super::{Attempt, AttemptId};
 
-/// The row of an execution that has a task under way, or its guest has something to do: looked at as soon as its shard has an
-/// owner.
-pub(super) const AT_ONCE: Timestamp = Timestamp::MIN;
-
-/// The row of an execution that only others can wake.
-pub(super) const NEVER: Timestamp = Timestamp::MAX;
+pub(super) use crate::standing::AT_ONCE;
 
 pub(super) struct Active {
     pub(super) row: Row,
@@ -83,16 +78,7 @@ impl Active {
 
     /// How the row should read, as far as it follows from the journal: the state for people, and when to wake it.
     pub(super) fn standing(&self) -> (&'static str, Timestamp) {
-        let is_busy = self.execution.is_runnable() || self.execution.in_flight().any(|flight| flight.child.is_none());
-        match self.execution.journal().fold().phase() {
-            Phase::Completed => ("Completed", NEVER),
-            Phase::Failed => ("Failed", NEVER),
-            Phase::Cancelled => ("Cancelled", NEVER),
-            Phase::Cancelling | Phase::CleanupBlocked if is_busy => ("Cancelling", AT_ONCE),
-            Phase::Cancelling | Phase::CleanupBlocked => ("Cancelling", self.deadline()),
-            _ if is_busy => ("Running", AT_ONCE),
-            _ => ("Blocked", self.deadline()),
-        }
+        crate::standing::standing(&self.execution)
     }
 
     /// Whether the end of this attempt is known and not recorded yet.
@@ -107,10 +93,6 @@ impl Active {
             return None;
         };
         Some((parent.clone(), key.split('~').next()?.parse().ok()?))
-    }
-
-    fn deadline(&self) -> Timestamp {
-        self.execution.deadline().unwrap_or(NEVER)
     }
 
     /// Whether nothing is lost when it leaves memory.

@@ -2,9 +2,13 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
 
+mod doctor;
+mod explain;
 mod foreign;
 mod loops;
 mod node;
+mod place;
 mod projector;
+mod replay;
 mod script;
 mod verify;

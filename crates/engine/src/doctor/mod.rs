@@ -1,0 +1,301 @@
+//! Whether any work of a store is stuck: every execution that is not over has something that wakes it, everything that is sent
+//! arrives, and everything that is waited for exists.
+//!
+//! Others may work on the store meanwhile. A row and a journal that were read at different moments may disagree, so whatever
+//! looks wrong is read again, and only what stays wrong while nothing changes is told.
+
+mod judge;
+mod late;
+mod look;
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt as _};
+use onward_journal::{ExecutionId, Timestamp};
+use onward_store::tables::{Alert, Execution as Row, Message};
+use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
+use serde::Serialize;
+
+use self::judge::Flaw;
+use self::late::Lateness;
+use self::look::{Looker, Seen};
+use crate::client::is_over;
+use crate::verify::Stopped;
+use crate::{Shown, inbox};
+
+/// Work that is due or on its way for so long is late.
+pub const LATE_MS: u64 = 60_000;
+
+/// How long to wait before something is looked at again.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// How often something is looked at again. What changes every time is not stuck.
+const LOOKS_MAX: u32 = 6;
+
+/// Executions that are read at a time.
+const AT_A_TIME: usize = 8;
+
+/// How much was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Executions.
+    pub executions: u64,
+    /// Events of their journals.
+    pub events: u64,
+    /// Messages.
+    pub messages: u64,
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Class {
+    /// It cannot have come about by itself, or does not go on by itself.
+    Wrong,
+    /// A person was told of it, and nothing has happened since.
+    Attention,
+    /// It goes on by itself as soon as somebody works on it.
+    Warning,
+}
+
+/// What is the matter; stable, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Code {
+    /// Nothing wakes the execution when it is due.
+    WakeMissing,
+    /// It is woken before anything is due.
+    WakeEarly,
+    /// It is over, and is woken all the same.
+    WakeAfterEnd,
+    /// The row shows another state than the journal has.
+    StateDiffers,
+    /// The journal breaks a rule.
+    JournalInvalid,
+    /// The journal cannot be read.
+    JournalUnreadable,
+    /// The code is not in the store.
+    ComponentMissing,
+    /// The row names other code than the journal.
+    ComponentDiffers,
+    /// It waits for an invocation that was never begun.
+    NotStarted,
+    /// It waits for a signal that is there.
+    SignalNotTaken,
+    /// A child that it waits for is not there.
+    ChildMissing,
+    /// A child that it waits for is over, and its result is nowhere.
+    ChildResultLost,
+    /// The execution that should have taken its place is not there.
+    SuccessorMissing,
+    /// It is in a slice that it does not belong to.
+    ShardWrong,
+    /// A message to an execution that is not there.
+    MessageOrphan,
+    /// A message that cannot be read.
+    MessageUnreadable,
+    /// A message in a slice that its execution is not in.
+    MessageShard,
+    /// Work is late because nobody takes its shard, although processes are there.
+    ShardUnattended,
+    /// A person was told of it, and nothing has happened since.
+    Alert,
+    /// Work is late because no process is there.
+    NobodyWorks,
+    /// Work is late although its shard has an owner.
+    Late,
+}
+
+impl Code {
+    /// How bad that is.
+    pub const fn class(self) -> Class {
+        match self {
+            Self::Alert => Class::Attention,
+            Self::NobodyWorks | Self::Late => Class::Warning,
+            _ => Class::Wrong,
+        }
+    }
+}
+
+/// Something that is the matter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// The execution; absent when it is about many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Shown<ExecutionId>>,
+    /// What.
+    pub code: Code,
+    /// How bad it is.
+    pub class: Class,
+    /// The particulars, for people.
+    pub message: String,
+}
+
+impl Finding {
+    fn new(execution: Option<ExecutionId>, code: Code, message: String) -> Self {
+        Self { execution: execution.map(Shown), code, class: code.class(), message }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.execution {
+            Some(Shown(execution)) => write!(f, "execution {execution}: ")?,
+            None => write!(f, "store: ")?,
+        }
+        // The code as programs see it.
+        let code = serde_json::to_string(&self.code).unwrap_or_default();
+        write!(f, "{}: {}", code.trim_matches('"'), self.message)
+    }
+}
+
+/// Looks at every execution, message and alert of a store, page by page.
+pub async fn all(
+    store: &dyn Store,
+    report: &mut impl FnMut(&Finding) -> io::Result<()>,
+    mut progress: impl FnMut(Tally),
+) -> Result<Tally, Stopped> {
+    let mut round = Round {
+        looker: Looker::new(store),
+        now: store.now().await?,
+        tally: Tally::default(),
+        late: Lateness::default(),
+    };
+    round.executions(report, &mut progress).await?;
+    round.messages(report).await?;
+    round.alerts(report).await?;
+    for finding in late::findings(store, &round.late).await? {
+        report(&finding).map_err(Stopped::Report)?;
+    }
+    Ok(round.tally)
+}
+
+/// One round through a store.
+struct Round<'a> {
+    looker: Looker<'a>,
+    now: Timestamp,
+    tally: Tally,
+    late: Lateness,
+}
+
+impl Round<'_> {
+    async fn executions(
+        &mut self,
+        report: &mut impl FnMut(&Finding) -> io::Result<()>,
+        progress: &mut impl FnMut(Tally),
+    ) -> Result<(), Stopped> {
+        let mut scan = Scan::all::<Row>();
+        loop {
+            let page: Vec<(Row, u64)> = self.looker.store.list(scan.clone()).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            scan = scan.after(last);
+            self.now = self.looker.store.now().await?;
+            let (looker, now) = (&self.looker, self.now);
+            let looks = page.into_iter().map(|(row, version)| one(looker, row, version, now));
+            let mut looks = stream::iter(looks).buffered(AT_A_TIME);
+            while let Some(look) = looks.next().await {
+                let Looked { id, flaws, events, late } = look?;
+                for Flaw { code, message } in flaws {
+                    report(&Finding::new(Some(id), code, message)).map_err(Stopped::Report)?;
+                }
+                self.late.execution(late.as_ref(), id);
+                (self.tally.executions, self.tally.events) = (self.tally.executions + 1, self.tally.events + events);
+                progress(self.tally);
+            }
+        }
+    }
+
+    async fn messages(&mut self, report: &mut impl FnMut(&Finding) -> io::Result<()>) -> Result<(), Stopped> {
+        let mut scan = Scan::all::<Message>();
+        loop {
+            let page: Vec<(Message, u64)> = self.looker.store.list(scan.clone()).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            scan = scan.after(last);
+            for (message, _) in page {
+                self.tally.messages += 1;
+                if message.sent_at.plus_ms(LATE_MS) <= self.now {
+                    self.late.message(&message);
+                }
+                for Flaw { code, message: words } in self.message(&message).await? {
+                    report(&Finding::new(Some(message.execution_id), code, words)).map_err(Stopped::Report)?;
+                }
+            }
+        }
+    }
+
+    /// What is wrong with a message, and stays so as long as it is there.
+    async fn message(&self, message: &Message) -> Result<Vec<Flaw>, Error> {
+        let store = self.looker.store;
+        let flaws = |row: Option<Row>| judge::message(message, inbox::event(message).err(), row.as_ref());
+        let first = flaws(row(store, message.execution_id).await?);
+        if first.is_empty() {
+            return Ok(first);
+        }
+        tokio::time::sleep(AGAIN).await;
+        let again = flaws(row(store, message.execution_id).await?);
+        let still: Option<(Message, u64)> = store.get(Key(vec![message.message_id.to_value()])).await?;
+        Ok(if still.is_some() { again } else { Vec::new() })
+    }
+
+    /// Alerts about executions that have not gone on since.
+    async fn alerts(&mut self, report: &mut impl FnMut(&Finding) -> io::Result<()>) -> Result<(), Stopped> {
+        let mut scan = Scan::all::<Alert>();
+        loop {
+            let page: Vec<(Alert, u64)> = self.looker.store.list(scan.clone()).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            scan = scan.after(last);
+            for (alert, _) in page {
+                let Ok(id) = alert.subject.parse::<ExecutionId>() else { continue };
+                let Some(row) = row(self.looker.store, id).await?.filter(|row| !is_over(row)) else { continue };
+                let seen = self.looker.look(row, 0).await?;
+                if seen.last.is_none_or(|last| last <= alert.raised_at) {
+                    let message = format!("{} since {}: {}", alert.code, alert.raised_at, alert.message);
+                    report(&Finding::new(Some(id), Code::Alert, message)).map_err(Stopped::Report)?;
+                }
+            }
+        }
+    }
+}
+
+async fn row(store: &dyn Store, id: ExecutionId) -> Result<Option<Row>, Error> {
+    let found: Option<(Row, u64)> = store.get(Key(vec![id.to_value()])).await?;
+    Ok(found.map(|(row, _)| row))
+}
+
+/// What looking at an execution came to.
+struct Looked {
+    id: ExecutionId,
+    flaws: Vec<Flaw>,
+    events: u64,
+    late: Option<late::Due>,
+}
+
+/// Looks at an execution for as long as what is wrong with it changes.
+async fn one(looker: &Looker<'_>, row: Row, version: u64, now: Timestamp) -> Result<Looked, Error> {
+    let id = row.execution_id;
+    let mut seen = looker.look(row, version).await?;
+    let mut flaws = judge::execution(&seen, now);
+    let looked = |seen: &Seen, flaws| Looked { id, flaws, events: seen.events, late: late::due(seen, now) };
+    for round in 0..LOOKS_MAX {
+        if flaws.is_empty() {
+            return Ok(looked(&seen, flaws));
+        }
+        // The row comes from a page that was read some time ago: the first look again needs no pause.
+        if round > 0 {
+            tokio::time::sleep(AGAIN).await;
+        }
+        let stored: Option<(Row, u64)> = looker.store.get(Key(vec![id.to_value()])).await?;
+        let Some((row, version)) = stored else { return Ok(looked(&seen, Vec::new())) };
+        let again = looker.look(row, version).await?;
+        let still = judge::execution(&again, looker.store.now().await?);
+        if round > 0 && again.is_same(&seen) {
+            flaws.retain(|flaw| still.contains(flaw));
+            return Ok(looked(&again, flaws));
+        }
+        (seen, flaws) = (again, still);
+    }
+    Ok(looked(&seen, Vec::new()))
+}
