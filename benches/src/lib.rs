@@ -6,6 +6,8 @@ use std::time::Duration;
 /// How a benchmark was asked to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
+    /// Measure only what this number says, counted from 1; all when absent.
+    pub only: Option<usize>,
     /// How often each measurement is repeated; the median counts.
     pub runs: usize,
     /// Fail if a rate is below this share of its target.
@@ -13,9 +15,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads `--quick` and `--gate SHARE`; what cargo itself passes is ignored.
+    /// Reads `--quick`, `--only NUMBER` and `--gate SHARE`; what cargo itself passes is ignored.
     pub fn from_args() -> anyhow::Result<Self> {
-        let mut options = Self { runs: 9, gate: None };
+        let mut options = Self { only: None, runs: 9, gate: None };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             match arg.as_str() {
@@ -24,11 +26,22 @@ impl Options {
                     let share = args.next().ok_or_else(|| anyhow::anyhow!("--gate needs a share such as 0.5"))?;
                     options.gate = Some(share.parse()?);
                 }
+                "--only" => {
+                    let number = args.next().ok_or_else(|| anyhow::anyhow!("--only needs a number such as 1"))?;
+                    options.only = Some(number.parse()?);
+                }
                 "--bench" => {}
-                other => anyhow::bail!("unknown argument {other}: expected --quick or --gate SHARE"),
+                other => anyhow::bail!("unknown argument {other}: expected --quick, --only NUMBER or --gate SHARE"),
             }
         }
         Ok(options)
+    }
+}
+
+impl Options {
+    /// Whether the part of this number was asked for.
+    pub fn wants(self, number: usize) -> bool {
+        self.only.is_none_or(|only| only == number)
     }
 }
 

@@ -1,15 +1,16 @@
-//! An engine at work.
+//! An engine at work, and what can be asked of it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use onward_engine::client::{Client, Refused, Started};
-use onward_engine::node::{Happening, Node};
+use onward_engine::node::Node;
+use onward_execution::Ending;
 use onward_journal::{ComponentDigest, ExecutionError, ExecutionId, Payload};
 use onward_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::store::OpenError;
@@ -75,17 +76,12 @@ impl Engine {
     pub(crate) fn run(client: Client, wasm: Arc<Wasm>, node: Arc<Node>) -> Self {
         let (stop, stopped) = watch::channel(false);
         let working = tokio::spawn(Arc::clone(&node).run(stopped));
-        Self { client, wasm, node, stop, working }
+        Self { client: client.beside(&node), wasm, node, stop, working }
     }
 
     /// Access to the store, for what this has no words for.
     pub const fn client(&self) -> &Client {
         &self.client
-    }
-
-    /// What happens here from now on.
-    pub fn watch(&self) -> broadcast::Receiver<Happening> {
-        self.node.watch()
     }
 
     /// Deploys a component. Its functions may send requests to `hosts`, where the process that runs them allows it too.
@@ -103,9 +99,7 @@ impl Engine {
         input: &impl Serialize,
         key: Option<&str>,
     ) -> Result<Started, EngineError> {
-        let started = self.client.start(function, payload("the input", input)?, key).await?;
-        self.node.wake().notify_waiters();
-        Ok(started)
+        Ok(self.client.start(function, payload("the input", input)?, key).await?)
     }
 
     /// Sends a signal. Sending it again under the same key does nothing.
@@ -117,16 +111,12 @@ impl Engine {
         key: Option<&str>,
     ) -> Result<(), EngineError> {
         let name = name.parse().map_err(|error| EngineError::Json { what: "the name", reason: format!("{error}") })?;
-        self.client.signal(to, name, payload("the signal", content)?, key).await?;
-        self.node.wake().notify_waiters();
-        Ok(())
+        Ok(self.client.signal(to, name, payload("the signal", content)?, key).await?)
     }
 
     /// Asks an execution to stop.
     pub async fn cancel(&self, execution: ExecutionId, reason: &str) -> Result<(), EngineError> {
-        self.client.cancel(execution, reason).await?;
-        self.node.wake().notify_waiters();
-        Ok(())
+        Ok(self.client.cancel(execution, reason).await?)
     }
 
     /// Waits until an execution is over, and reads what it ended with.
@@ -144,20 +134,32 @@ impl Engine {
 
     /// Waits until an execution is over, wherever it runs.
     pub async fn outcome(&self, execution: ExecutionId) -> Result<Result<Payload, ExecutionError>, EngineError> {
-        let mut happenings = self.watch();
+        let nearby = self.node.nearby();
+        let mut id = execution;
         loop {
-            if let Some(result) = self.client.result(execution).await? {
-                return Ok(result);
+            let mut here = nearby.ending(id);
+            let ending = loop {
+                if let Some(ending) = self.client.ending(id).await? {
+                    break ending;
+                }
+                if self.working.is_finished() {
+                    return Err(EngineError::Stopped("its store can no longer be used".to_owned()));
+                }
+                // Another process may run it; then nothing is heard here.
+                if let Ok(Ok(ending)) = tokio::time::timeout(LOOK, &mut here).await {
+                    break ending;
+                }
+            };
+            drop(here);
+            nearby.tidy(id);
+            match ending {
+                Ending::Result(result) => return Ok(result),
+                Ending::Continued(next) => id = next,
             }
-            if self.working.is_finished() {
-                return Err(EngineError::Stopped("its store can no longer be used".to_owned()));
-            }
-            // Another process may run it; then nothing is heard here.
-            let _ = tokio::time::timeout(LOOK, happenings.recv()).await;
         }
     }
 
-    /// Works until it is told to stop elsewhere or its store fails.
+    /// Stops working, and gives its shards up so that others take over at once.
     pub async fn stop(self) -> Result<(), EngineError> {
         self.stop.send_replace(true);
         match self.working.await {

@@ -1,4 +1,4 @@
-//! Stores by URL.
+//! Stores by URL: which adapter it is, and how it is opened.
 
 use std::path::Path;
 use std::sync::Arc;

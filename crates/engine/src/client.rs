@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use onward_execution::{Execution as InMemory, Limits, Start};
+use onward_execution::{Ending, Execution as InMemory, Limits, Start};
 use onward_journal::{
-    ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Text, codec,
+    ComponentDigest, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Text, codec,
 };
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
-use onward_store::tables::{Component, Execution, Function};
+use onward_store::tables::{Component, Execution, Function, Message};
 use onward_store::{Change, Commit, Conflict, Error, Field as _, JournalAppend, Key, Records as _, Scan, Shard, Store};
 
+use crate::node::{Nearby, Node, Note};
 use crate::shard::{cancel, signal};
 
 /// Slices that executions are spread over. Every process that uses a store has to agree.
@@ -107,12 +108,25 @@ pub struct Client {
     store: Arc<dyn Store>,
     scope: Scope,
     limits: Limits,
+    nearby: Option<Arc<Nearby>>,
 }
 
 impl Client {
     /// Access to what `scope` owns.
     pub fn new(store: Arc<dyn Store>, scope: Scope) -> Self {
-        Self { store, scope, limits: Limits::default() }
+        Self { store, scope, limits: Limits::default(), nearby: None }
+    }
+
+    /// The same, telling a node of this process at once what it would find in the store a little later.
+    #[must_use]
+    pub fn beside(self, node: &Node) -> Self {
+        Self { nearby: Some(node.nearby()), ..self }
+    }
+
+    fn tell(&self, shard: Shard, note: Note) {
+        if let Some(nearby) = &self.nearby {
+            nearby.tell(shard, note);
+        }
     }
 
     /// The store.
@@ -214,7 +228,8 @@ impl Client {
         let key = key.map(Text::from);
         let start = Start { component_digest, input, parent: None, key: key.clone(), signals: Vec::new() };
         let mut execution = InMemory::start(id, start, now, self.limits).map_err(Error::corrupt)?;
-        let records = codec::encode(id, execution.take_events()).map_err(Error::corrupt)?;
+        let events = execution.take_events().to_vec();
+        let records = codec::encode(id, &events).map_err(Error::corrupt)?;
         let append = JournalAppend { execution: id, expected: 0, count: 1, records: records.into() };
         let row = Execution {
             execution_id: id,
@@ -230,7 +245,9 @@ impl Client {
             created_at: now,
             body: [].into(),
         };
-        self.store.commit(Commit::new().insert(&row).journal(append)).await.map(drop)
+        self.store.commit(Commit::new().insert(&row).journal(append)).await?;
+        self.tell(row.shard, Note::Started(Box::new(row), events));
+        Ok(())
     }
 
     /// Sends a signal. Sending it again under the same key does nothing.
@@ -244,14 +261,20 @@ impl Client {
         let row = self.open_execution(to).await?;
         let now = self.store.now().await?;
         let message = signal(to, row.shard, name, payload, key.map(Text::from), now)?;
-        Ok(self.store.commit(Commit::new().insert_or_keep(&message)).await.map(drop)?)
+        self.send(&message).await
     }
 
     /// Asks for cancellation.
     pub async fn cancel(&self, execution: ExecutionId, reason: &str) -> Result<(), Refused> {
         let row = self.open_execution(execution).await?;
         let message = cancel(execution, row.shard, reason.into(), self.store.now().await?)?;
-        Ok(self.store.commit(Commit::new().insert_or_keep(&message)).await.map(drop)?)
+        self.send(&message).await
+    }
+
+    async fn send(&self, message: &Message) -> Result<(), Refused> {
+        self.store.commit(Commit::new().insert_or_keep(message)).await?;
+        self.tell(message.shard, Note::Message);
+        Ok(())
     }
 
     async fn open_execution(&self, id: ExecutionId) -> Result<Execution, Refused> {
@@ -295,19 +318,22 @@ impl Client {
     pub async fn result(&self, id: ExecutionId) -> Result<Option<InvokeResult>, Refused> {
         let mut id = id;
         loop {
-            let row = self.execution(id).await?.ok_or(Refused::NoExecution(id))?;
-            if !is_over(&row) {
-                return Ok(None);
+            match self.ending(id).await? {
+                None => return Ok(None),
+                Some(Ending::Result(result)) => return Ok(Some(result)),
+                Some(Ending::Continued(next)) => id = next,
             }
-            let events = self.journal(id).await?;
-            if let Some(Event::ExecutionCompleted { continued_as: Some(next), .. }) = events.last().map(|it| &it.event)
-            {
-                id = *next;
-                continue;
-            }
-            let journal = Journal::recover(id, events).map_err(Error::corrupt)?;
-            return Ok(InMemory::recover(journal, self.limits).result());
         }
+    }
+
+    /// How an execution ended; `None` while it has not.
+    pub async fn ending(&self, id: ExecutionId) -> Result<Option<Ending>, Refused> {
+        let row = self.execution(id).await?.ok_or(Refused::NoExecution(id))?;
+        if !is_over(&row) {
+            return Ok(None);
+        }
+        let journal = Journal::recover(id, self.journal(id).await?).map_err(Error::corrupt)?;
+        Ok(InMemory::recover(journal, self.limits).ending())
     }
 }
 

@@ -277,6 +277,14 @@ impl Execution {
         ExecutionId::derive(&digest, Some(&self.id().promise()), "continued")
     }
 
+    /// How it ended, once it has.
+    pub fn ending(&self) -> Option<Ending> {
+        match &self.journal.events().last()?.event {
+            Event::ExecutionCompleted { continued_as: Some(next), .. } => Some(Ending::Continued(*next)),
+            _ => self.result().map(Ending::Result),
+        }
+    }
+
     /// Who takes the place of this execution, when it ended that way.
     pub fn successor(&self) -> Option<Successor> {
         let input = self.next_input.clone()?;
@@ -328,6 +336,15 @@ impl Execution {
             _ => None,
         }
     }
+}
+
+/// How an execution ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// With this.
+    Result(InvokeResult),
+    /// Another has taken its place.
+    Continued(ExecutionId),
 }
 
 /// How an execution starts.

@@ -15,7 +15,7 @@ mod script;
 mod seen;
 
 pub use divergence::Divergence;
-pub use execution::{Execution, Limits, Progress, Start, Successor, World};
+pub use execution::{Ending, Execution, Limits, Progress, Start, Successor, World};
 pub use index::InFlight;
 pub use protocol::{Answer, Guest, Level, Request, Taken, Turn, WaitFor};
 pub use script::{Host, Script};

@@ -385,7 +385,7 @@ impl Sim {
                 Action::Load(execution) | Action::LoadLater(execution) => self.begin(id, Op::Load(execution)),
                 Action::Abandon(attempt) => self.abandon(id, attempt),
                 Action::Lost => self.bury(id),
-                Action::Over(_) | Action::ReadInbox | Action::Log { .. } => {}
+                Action::Over { .. } | Action::ReadInbox | Action::Log { .. } => {}
                 Action::Stuck { execution, reason } => self.stuck.push(format!("{execution}: {reason}")),
             }
         }

@@ -86,6 +86,8 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     let connection = Connection::open_with_flags(name, flags).map_err(|cause| cannot_open(path, &cause))?;
     connection.busy_timeout(BUSY).map_err(error::from)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Plans do not depend on the values that are bound: else binding a bound of a range makes the statement be prepared anew.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(error::from)?;
     Ok(connection)
 }
 

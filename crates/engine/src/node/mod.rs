@@ -1,6 +1,7 @@
 //! A node: it takes shards over, runs their cores, and performs what they want done.
 
 mod library;
+mod nearby;
 mod shard_loop;
 mod tasks;
 
@@ -9,13 +10,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_execution::Guest;
-use onward_journal::{ComponentDigest, ExecutionError, ExecutionId, InvokeResult, Payload, Text};
+use onward_journal::{ComponentDigest, ExecutionError, InvokeResult, Payload, Text};
 use onward_store::tables::Execution;
 use onward_store::{Error, Kind, Store};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use library::Library;
+pub use nearby::Nearby;
+pub(crate) use nearby::Note;
 pub use tasks::{Native, Task};
 
 use crate::client::{FunctionInfo, SHARDS};
@@ -64,46 +67,23 @@ impl Default for Options {
     }
 }
 
-/// What happens in a node, for whoever wants to watch.
-#[derive(Debug, Clone)]
-pub enum Happening {
-    /// An execution is over.
-    Over(ExecutionId),
-    /// A guest said something.
-    Log {
-        /// Which execution's.
-        execution: ExecutionId,
-        /// How important it is.
-        level: onward_execution::Level,
-        /// What.
-        message: Text,
-    },
-}
-
 /// A node.
 pub struct Node {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) library: Arc<Library>,
     pub(crate) options: Options,
-    pub(crate) wake: Arc<Notify>,
-    pub(crate) happenings: tokio::sync::broadcast::Sender<Happening>,
+    pub(crate) nearby: Arc<Nearby>,
 }
 
 impl Node {
     /// A node that has not begun yet.
     pub fn new(store: Arc<dyn Store>, library: Library, options: Options) -> Self {
-        let (happenings, _) = tokio::sync::broadcast::channel(1_024);
-        Self { store, library: Arc::new(library), options, wake: Arc::new(Notify::new()), happenings }
+        Self { store, library: Arc::new(library), options, nearby: Arc::default() }
     }
 
-    /// Notify this after a start or a signal, and the node does not wait for its next turn.
-    pub fn wake(&self) -> Arc<Notify> {
-        Arc::clone(&self.wake)
-    }
-
-    /// What happens from now on.
-    pub fn watch(&self) -> tokio::sync::broadcast::Receiver<Happening> {
-        self.happenings.subscribe()
+    /// What clients of the same process tell its shards, and hear of them.
+    pub fn nearby(&self) -> Arc<Nearby> {
+        Arc::clone(&self.nearby)
     }
 
     /// Learns now which names stand for what, rather than with its next turn.

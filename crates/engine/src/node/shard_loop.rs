@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::{Happening, Node, tasks};
+use super::{Node, Note, tasks};
 use crate::client::{self, read_journal};
 use crate::shard::{Action, AttemptId, Core, Input};
 
@@ -88,6 +88,7 @@ struct Owner<'a> {
     tasks: BTreeMap<AttemptId, AbortHandle>,
     ended: mpsc::UnboundedSender<Input>,
     ends: mpsc::UnboundedReceiver<Input>,
+    notes: mpsc::UnboundedReceiver<Note>,
     read_inbox: bool,
     is_lost: bool,
 }
@@ -109,6 +110,7 @@ impl<'a> Owner<'a> {
             tasks: BTreeMap::new(),
             ended,
             ends,
+            notes: node.nearby.listen(shard),
             read_inbox: true,
             is_lost: false,
         }
@@ -137,7 +139,7 @@ impl<'a> Owner<'a> {
                 Some(input) = self.ends.recv() => self.tell(input),
                 _ = renew.tick() => self.renew().await?,
                 () = tokio::time::sleep_until(due) => self.tell(Input::Time),
-                () = self.node.wake.notified() => self.look_around().await?,
+                Some(note) = self.notes.recv() => self.note(note),
                 _ = poll.tick() => self.look_around().await?,
             }
         }
@@ -156,6 +158,17 @@ impl<'a> Owner<'a> {
             Duration::from_micros(u64::try_from(us).unwrap_or(0)).min(far) + Duration::from_millis(1)
         });
         Instant::now() + wait
+    }
+
+    fn note(&mut self, note: Note) {
+        match note {
+            Note::Message => self.read_inbox = true,
+            Note::Started(row, events) => {
+                if !self.core.knows(&row.execution_id) && !self.loading.contains(&row.execution_id) {
+                    self.tell(Input::Loaded { row, version: 1, events });
+                }
+            }
+        }
     }
 
     async fn look_around(&mut self) -> Result<(), Error> {
@@ -254,9 +267,8 @@ impl<'a> Owner<'a> {
                 }
                 Action::Log { execution, level, message } => {
                     tracing::info!(target: "onward::guest", %execution, ?level, "{message}");
-                    drop(self.node.happenings.send(Happening::Log { execution, level, message }));
                 }
-                Action::Over(execution) => drop(self.node.happenings.send(Happening::Over(execution))),
+                Action::Over { execution, ending } => self.node.nearby.over(execution, &ending),
                 Action::Stuck { execution, reason } => {
                     tracing::error!(%execution, reason, "an execution cannot go on; it will be tried again");
                     self.load(execution, MUCH_LATER);

@@ -381,10 +381,10 @@ impl Core {
         if !pending.sent.is_empty() {
             actions.push(Action::ReadInbox);
         }
-        if active.execution.is_over() {
-            let id = active.id();
-            self.abandon_all(id, actions);
-            actions.push(Action::Over(id));
+        if let Some(ending) = active.execution.ending() {
+            let execution = active.id();
+            self.abandon_all(execution, actions);
+            actions.push(Action::Over { execution, ending });
             self.discard(active.news, actions);
         } else {
             self.advance(active, now, actions);

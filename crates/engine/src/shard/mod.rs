@@ -14,7 +14,7 @@ mod step;
 
 use std::sync::Arc;
 
-use onward_execution::Guest;
+use onward_execution::{Ending, Guest};
 use onward_journal::{
     ComponentDigest, Delivery, ExecutionError, ExecutionId, InvokeKind, InvokeResult, JournalEvent, Name, Payload,
     PromiseId, Text,
@@ -119,7 +119,12 @@ pub enum Action {
         message: Text,
     },
     /// An execution is over, durably.
-    Over(ExecutionId),
+    Over {
+        /// Which.
+        execution: ExecutionId,
+        /// How it ended.
+        ending: Ending,
+    },
     /// An execution cannot go on, and why. It stays as it is stored.
     Stuck {
         /// Which.

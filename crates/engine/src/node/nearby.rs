@@ -1,0 +1,70 @@
+//! What clients and shards of one process tell each other without a way through the store. All of it is a hint: whoever
+//! misses it finds the same in the store a little later.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use onward_execution::Ending;
+use onward_journal::{ExecutionId, JournalEvent};
+use onward_store::Shard;
+use onward_store::tables::Execution;
+use tokio::sync::{mpsc, oneshot};
+
+/// Something that a shard of this process may want to know.
+pub(crate) enum Note {
+    /// An execution was started just now, and its first version reads so.
+    Started(Box<Execution>, Vec<JournalEvent>),
+    /// There is a message in the inbox.
+    Message,
+}
+
+/// The shards that this process owns, and who waits for the end of which execution.
+#[derive(Default)]
+pub struct Nearby {
+    shards: Mutex<BTreeMap<Shard, mpsc::UnboundedSender<Note>>>,
+    waiting: Mutex<BTreeMap<ExecutionId, Vec<oneshot::Sender<Ending>>>>,
+}
+
+impl Nearby {
+    /// Tells how an execution ends, if it ends here. It may have ended before.
+    pub fn ending(&self, execution: ExecutionId) -> oneshot::Receiver<Ending> {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = lock(&self.waiting);
+        let its = waiting.entry(execution).or_default();
+        its.retain(|sender| !sender.is_closed());
+        its.push(sender);
+        receiver
+    }
+
+    /// Forgets who has stopped waiting.
+    pub fn tidy(&self, execution: ExecutionId) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.get(&execution).is_some_and(|its| its.iter().all(oneshot::Sender::is_closed)) {
+            waiting.remove(&execution);
+        }
+    }
+
+    pub(super) fn over(&self, execution: ExecutionId, ending: &Ending) {
+        for sender in lock(&self.waiting).remove(&execution).unwrap_or_default() {
+            drop(sender.send(ending.clone()));
+        }
+    }
+
+    /// Where a shard that is owned from now on hears of things.
+    pub(super) fn listen(&self, shard: Shard) -> mpsc::UnboundedReceiver<Note> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        lock(&self.shards).insert(shard, sender);
+        receiver
+    }
+
+    /// Tells the owner of a shard, if it is in this process.
+    pub(crate) fn tell(&self, shard: Shard, note: Note) {
+        if let Some(owner) = lock(&self.shards).get(&shard) {
+            drop(owner.send(note));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
