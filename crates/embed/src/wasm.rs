@@ -8,10 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onward_engine::client::{FunctionInfo, FunctionKind};
 use onward_engine::node::Code;
-use onward_engine::shard::Attempt;
+use onward_engine::shard::{Attempt, Entry, Unready};
 use onward_execution::{Guest, Level};
 use onward_journal::{ComponentDigest, ExecutionError, InvokeResult, Payload, Text, Timestamp};
-use onward_store::tables::Execution;
 use onward_store::{Clock as _, SystemClock};
 use onward_wasm::{
     Config, Egress, HostPattern, Http, HttpConfig, HttpRequest, Kind, OwnContext, Runtime, Services, TaskCall,
@@ -91,14 +90,22 @@ impl Code for Wasm {
         self.runtime.loaded(component).is_some()
     }
 
-    fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError> {
-        let component = self.runtime.loaded(execution.component_digest).ok_or_else(not_loaded)?;
+    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
+        let Entry { execution, input, parent } = entry;
+        let component = self.runtime.loaded(execution.component_digest).ok_or(Unready::Code)?;
+        if self.room() == 0 {
+            return Err(Unready::Room);
+        }
         let context = OwnContext {
-            execution: Text::from(execution.execution_id.to_string().as_str()),
-            idempotency_key: Text::from(""),
-            attempt: 1,
+            execution: execution.execution_id.to_string().into(),
+            idempotency_key: parent.as_ref().map(|(promise, _)| promise.to_string()).unwrap_or_default().into(),
+            attempt: parent.as_ref().map_or(1, |(_, attempt)| *attempt),
         };
         Ok(component.workflow(&execution.function, input, context, WorkflowLimits::default()))
+    }
+
+    fn room(&self) -> usize {
+        self.runtime.workflows_free()
     }
 
     async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> InvokeResult {
@@ -161,7 +168,7 @@ struct Answer {
 }
 
 fn request(attempt: &Attempt) -> Result<HttpRequest, ExecutionError> {
-    let wrong = |message: String| ExecutionError::named("http_request", message).permanent();
+    let wrong = |message: String| ExecutionError::named("http_invalid", message).permanent();
     let (method, url) = attempt.function.split_once(' ').ok_or_else(|| wrong("expected METHOD URL".to_owned()))?;
     let asked: Asked = serde_json::from_str(attempt.input.as_str()).map_err(|error| wrong(error.to_string()))?;
     Ok(HttpRequest {

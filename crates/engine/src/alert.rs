@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use onward_journal::{Text, Timestamp};
+use onward_journal::{ExecutionId, Text, Timestamp};
 use onward_store::tables::Alert;
-use onward_store::{Change, Serial};
+use onward_store::{Change, Commit, Error, Outcome, Serial, Store};
 
 /// What kind of thing happened; stable, for rules and dashboards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Code {
     ProjectorGapDetected,
     /// An event is in the log that its run's state does not allow.
     InvalidTransition,
+    /// An execution cannot go on.
+    ExecutionStuck,
 }
 
 impl fmt::Display for Code {
@@ -24,6 +26,7 @@ impl fmt::Display for Code {
             Self::ProjectorLagHigh => "PROJECTOR_LAG_HIGH",
             Self::ProjectorGapDetected => "PROJECTOR_GAP_DETECTED",
             Self::InvalidTransition => "INVALID_TRANSITION",
+            Self::ExecutionStuck => "EXECUTION_STUCK",
         })
     }
 }
@@ -61,7 +64,32 @@ pub struct Alarm {
     pub message: Text,
 }
 
+/// How much of a reason tells it from others.
+const OCCASION_BYTES: usize = 256;
+
 impl Alarm {
+    /// An execution that cannot go on, and why.
+    pub(crate) fn stuck(execution: ExecutionId, reason: &str) -> Self {
+        let occasion = reason.char_indices().take_while(|(at, _)| *at < OCCASION_BYTES).map(|(_, it)| it);
+        Self {
+            code: Code::ExecutionStuck,
+            severity: Severity::P1,
+            subject: execution.to_string().into(),
+            occasion: occasion.collect::<String>().into(),
+            message: format!("it cannot go on, and is tried again from time to time: {reason}").into(),
+        }
+    }
+
+    /// Raises it, once.
+    pub(crate) async fn raise(&self, store: &dyn Store, now: Timestamp) -> Result<(), Error> {
+        let mut commit = Commit::new();
+        commit.changes.push(self.change(now));
+        if store.commit(commit).await?.changes.first() == Some(&Outcome::Made) {
+            self.announce();
+        }
+        Ok(())
+    }
+
     /// The row; an alert that was raised before is kept as it is.
     pub(crate) fn change(&self, now: Timestamp) -> Change {
         Change::insert_or_keep(&Alert {

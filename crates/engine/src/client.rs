@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use onward_execution::{Ending, Execution as InMemory, Limits, Start};
-use onward_journal::{
-    ComponentDigest, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Text, codec,
-};
+use onward_journal::{ComponentDigest, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Text, codec};
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{Component, Execution, Function, Message};
 use onward_store::{Change, Commit, Conflict, Error, Field as _, JournalAppend, Key, Records as _, Scan, Shard, Store};
@@ -277,9 +275,10 @@ impl Client {
         Ok(())
     }
 
+    /// An execution that is not over, or whose place another has taken that is not: messages are handed on to that one.
     async fn open_execution(&self, id: ExecutionId) -> Result<Execution, Refused> {
         let row = self.execution(id).await?.ok_or(Refused::NoExecution(id))?;
-        if is_over(&row) { Err(Refused::Over(id)) } else { Ok(row) }
+        if is_over(&row) && self.result(id).await?.is_some() { Err(Refused::Over(id)) } else { Ok(row) }
     }
 
     /// The row of an execution of this scope.

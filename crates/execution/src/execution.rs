@@ -331,7 +331,8 @@ impl Execution {
             Event::ExecutionCompleted { result, .. } => Some(Ok(result.clone())),
             Event::ExecutionFailed { error } => Some(Err(error.clone())),
             Event::ExecutionCancelled { reason } => {
-                Some(Err(ExecutionError::new(onward_journal::ErrorKind::Cancelled, reason.clone())))
+                // Whoever asked for that does not want another attempt.
+                Some(Err(ExecutionError::new(onward_journal::ErrorKind::Cancelled, reason.clone()).permanent()))
             }
             _ => None,
         }

@@ -23,10 +23,14 @@ pub(crate) struct Index {
     pub(crate) scheduled: BTreeSet<u32>,
     /// Attempts under way, by operation.
     pub(crate) in_flight: BTreeMap<u32, InFlight>,
-    /// Timers that have not fired and retries that are due, by when.
+    /// Timers that have not fired, retries that are due and attempts that may take no longer, by when.
     pub(crate) due: BTreeSet<(Timestamp, u32)>,
     retries: BTreeMap<u32, Timestamp>,
     timers: BTreeMap<u32, Timestamp>,
+    /// How long an attempt may take, for invocations that say so.
+    timeouts: BTreeMap<u32, u64>,
+    /// When an attempt that another execution performs has taken too long.
+    limits: BTreeMap<u32, Timestamp>,
     /// Where cancellation was asked for.
     pub(crate) cancel: Option<u64>,
     /// The await that it interrupted.
@@ -65,6 +69,8 @@ impl Index {
             due: BTreeSet::new(),
             retries: BTreeMap::new(),
             timers: BTreeMap::new(),
+            timeouts: BTreeMap::new(),
+            limits: BTreeMap::new(),
             cancel: None,
             interrupted: None,
         }
@@ -89,9 +95,12 @@ impl Index {
         let sequence = recorded.sequence;
         let number = recorded.event.promise_ids().next().and_then(|id| id.number_in(self.execution));
         match (&recorded.event, number) {
-            (Event::InvokeScheduled { .. }, Some(number)) => {
+            (Event::InvokeScheduled { retry_policy, .. }, Some(number)) => {
                 self.allocate(sequence, None);
                 self.scheduled.insert(number);
+                if let Some(timeout_ms) = retry_policy.as_ref().and_then(|policy| policy.timeout_ms) {
+                    self.timeouts.insert(number, timeout_ms);
+                }
             }
             (Event::TimerScheduled { fire_at, .. }, Some(number)) => {
                 self.allocate(sequence, None);
@@ -121,14 +130,19 @@ impl Index {
                 self.scheduled.remove(&number);
                 self.leave_queue(number);
                 self.in_flight.insert(number, InFlight { number, attempt: *attempt, child: *child });
+                if let (Some(_), Some(timeout_ms)) = (child, self.timeouts.get(&number)) {
+                    let limit = recorded.timestamp.plus_ms(*timeout_ms);
+                    self.limits.insert(number, limit);
+                    self.due.insert((limit, number));
+                }
             }
             (Event::InvokeRetrying { retry_at, .. }, Some(number)) => {
-                self.in_flight.remove(&number);
+                self.land(number);
                 self.retries.insert(number, *retry_at);
                 self.due.insert((*retry_at, number));
             }
             (Event::InvokeCompleted { .. }, Some(number)) => {
-                self.in_flight.remove(&number);
+                self.land(number);
                 self.leave_queue(number);
                 self.settle(number, sequence);
             }
@@ -168,6 +182,13 @@ impl Index {
         }
     }
 
+    fn land(&mut self, number: u32) {
+        self.in_flight.remove(&number);
+        if let Some(at) = self.limits.remove(&number) {
+            self.due.remove(&(at, number));
+        }
+    }
+
     fn leave_queue(&mut self, number: u32) {
         if let Some(at) = self.retries.remove(&number) {
             self.due.remove(&(at, number));
@@ -180,8 +201,20 @@ impl Index {
         }
     }
 
-    /// Whether what is due there is a retry rather than a timer.
+    /// Whether what is due there is a retry.
     pub(crate) fn is_retry(&self, number: u32) -> bool {
         self.retries.contains_key(&number)
+    }
+
+    /// Whether what is due there is a timer.
+    pub(crate) fn is_timer(&self, number: u32) -> bool {
+        self.timers.contains_key(&number)
+    }
+
+    /// Attempts of other executions that have taken too long at `now`.
+    pub(crate) fn overdue(&self, now: Timestamp) -> impl Iterator<Item = InFlight> {
+        let due = self.due.iter().take_while(move |(at, _)| *at <= now);
+        due.filter(|(_, number)| self.limits.contains_key(number))
+            .filter_map(|(_, number)| self.in_flight.get(number).copied())
     }
 }

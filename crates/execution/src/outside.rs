@@ -80,14 +80,19 @@ impl Execution {
     pub fn fire_due(&mut self, now: Timestamp) -> Result<(), Violation> {
         let due: Vec<u32> = self.index.due.iter().take_while(|(at, _)| *at <= now).map(|(_, number)| *number).collect();
         for number in due {
-            if !self.index.is_retry(number) {
+            if self.index.is_timer(number) {
                 self.record(Command::FireTimer { promise: self.promise(number) }, now)?;
             }
         }
         Ok(())
     }
 
-    /// When a timer or a retry is due next.
+    /// Attempts that other executions perform and that have taken longer than they may.
+    pub fn overdue(&self, now: Timestamp) -> Vec<InFlight> {
+        self.index.overdue(now).collect()
+    }
+
+    /// When a timer, a retry or the end of somebody's patience is due next.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.index.due.first().map(|(at, _)| *at)
     }

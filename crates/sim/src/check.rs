@@ -7,6 +7,7 @@ use onward_store::tables::{Execution, Message};
 use onward_store::{Records as _, Scan};
 
 use crate::Sim;
+use crate::client::SHARD;
 use crate::now::now;
 use crate::scripts::{WORKFLOWS, number};
 
@@ -26,8 +27,9 @@ impl Sim {
         self.executions().iter().all(is_over) && self.inbox().is_empty()
     }
 
+    /// What waits to be taken.
     fn inbox(&self) -> Vec<(Message, u64)> {
-        now(self.store.list(Scan::all::<Message>())).unwrap_or_default()
+        now(self.store.list(Scan::by::<Message>(Message::BY_SHARD).equal(&SHARD))).unwrap_or_default()
     }
 
     pub(crate) fn unfinished(&self) -> String {

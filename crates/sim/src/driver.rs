@@ -278,7 +278,7 @@ impl Sim {
             }
             Op::Load(execution) => {
                 let input = if self.happens(self.faults.read_fails) {
-                    Input::NotLoaded(execution)
+                    Input::NotLoaded { execution, error: Error::Unavailable("a read failed".to_owned()) }
                 } else {
                     self.load(execution)?
                 };

@@ -1,6 +1,6 @@
 //! The workflows and tasks of the simulated world. What they return does not depend on what fails.
 
-use onward_engine::shard::{Functions, Hosts, Resolved};
+use onward_engine::shard::{Entry, Functions, Hosts, Resolved, Unready};
 use onward_execution::{Answer, Guest, Host, Script, Taken, Turn};
 use onward_journal::{ComponentDigest, Delivery, ErrorKind, ExecutionError, InvokeResult, Payload};
 use onward_store::tables::Execution;
@@ -56,7 +56,8 @@ impl Guest for Slow {
 }
 
 impl Functions for Scripts {
-    fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError> {
+    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
+        let (execution, input) = (entry.execution, entry.input);
         let n = value(input);
         let script = match &*execution.function {
             "chain" => Script::new(move |host| chain(host, n)),
@@ -69,7 +70,7 @@ impl Functions for Scripts {
             "counter" => Script::new(move |host| counter(host, n)),
             "endless" => Script::new(endless),
             "parent" => Script::new(move |host| parent(host, n)),
-            other => return Err(ExecutionError::new(ErrorKind::UserError, format!("there is no workflow {other}"))),
+            other => return Err(Unready::Broken(format!("there is no workflow {other}"))),
         };
         Ok(Box::new(Slow { script, held: None, turns: 0 }))
     }

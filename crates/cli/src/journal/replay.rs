@@ -9,8 +9,9 @@ use onward_embed::Wasm;
 use onward_engine::client::{Client, FunctionKind};
 use onward_engine::node::Code as _;
 use onward_engine::replay::{End, Verdict, replay};
+use onward_engine::shard::Entry;
 use onward_engine::{Shown, waits};
-use onward_journal::{ComponentDigest, Event, ExecutionId, Journal};
+use onward_journal::{ComponentDigest, ExecutionId, Journal};
 use onward_store::tables::{Component, Execution};
 use onward_store::{Field as _, Key, Records as _};
 use serde::Serialize;
@@ -58,10 +59,8 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let code = code(args, &client, &row).await?;
     let row = Execution { component_digest: ComponentDigest::of(&code), ..row };
     let wasm = ready(&code, &row).await?;
-    let Some(Event::ExecutionStarted { input, .. }) = journal.events().first().map(|first| &first.event) else {
-        bail!("its journal does not begin with its start");
-    };
-    let mut guest = wasm.guest(&row, input)?;
+    let entry = Entry::of(&row, &journal).context("its journal does not begin with its start")?;
+    let mut guest = wasm.guest(&entry)?;
     let begun = Instant::now();
     let verdict = replay(&journal, &mut *guest)?;
     let report = Report {

@@ -22,6 +22,7 @@ use self::judge::Flaw;
 use self::late::Lateness;
 use self::look::{Looker, Seen};
 use crate::client::is_over;
+use crate::shard::is_taken;
 use crate::verify::Stopped;
 use crate::{Shown, inbox};
 
@@ -214,7 +215,7 @@ impl Round<'_> {
             let page: Vec<(Message, u64)> = self.looker.store.list(scan.clone()).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             scan = scan.after(last);
-            for (message, _) in page {
+            for (message, _) in page.into_iter().filter(|(message, _)| !is_taken(message)) {
                 self.tally.messages += 1;
                 if message.sent_at.plus_ms(LATE_MS) <= self.now {
                     self.late.message(&message);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use onward_execution::Guest;
-use onward_journal::{ComponentDigest, ExecutionError, Payload, Text};
+use onward_journal::{ComponentDigest, Text};
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{Component, Execution, Function};
 use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
@@ -12,7 +12,7 @@ use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
 use super::tasks::Native;
 use super::{Code, Task};
 use crate::client::{FunctionInfo, FunctionKind};
-use crate::shard::{Functions, Hosts, Resolved};
+use crate::shard::{Entry, Functions, Hosts, Resolved, Unready};
 
 /// Code and names.
 pub struct Library {
@@ -99,8 +99,12 @@ impl Library {
 }
 
 impl Functions for Library {
-    fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError> {
-        self.code.guest(execution, input)
+    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
+        self.code.guest(entry)
+    }
+
+    fn room(&self) -> usize {
+        self.code.room()
     }
 
     /// What the caller's own component has comes first: it was built with it. Then what this process performs, then what

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_execution::Guest;
-use onward_journal::{ComponentDigest, ExecutionError, InvokeResult, Payload, Text};
-use onward_store::tables::Execution;
+use onward_journal::{ComponentDigest, InvokeResult, Text};
 use onward_store::{Error, Kind, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -22,7 +21,7 @@ pub(crate) use nearby::Note;
 pub use tasks::{Native, Task};
 
 use crate::client::{FunctionInfo, SHARDS};
-use crate::shard::{self, Attempt};
+use crate::shard::{self, Attempt, Entry, Unready};
 
 /// A runtime for the code of components.
 #[async_trait]
@@ -34,7 +33,12 @@ pub trait Code: Send + Sync {
     fn is_loaded(&self, component: ComponentDigest) -> bool;
 
     /// A new guest that runs a workflow of a component that was loaded.
-    fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError>;
+    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready>;
+
+    /// How many guests there is room for besides those that are there.
+    fn room(&self) -> usize {
+        usize::MAX
+    }
 
     /// Performs a task of a component that was loaded.
     async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> InvokeResult;

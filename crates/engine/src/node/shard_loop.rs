@@ -15,14 +15,12 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::{Node, Note, tasks};
+use crate::Alarm;
 use crate::client::{self, read_journal};
 use crate::shard::{Action, AttemptId, Core, Input};
 
 /// How long to wait before an execution is read again.
 const LATER: Duration = Duration::from_millis(100);
-
-/// How long to wait before an execution that cannot go on is tried again: its code may be there by then.
-const MUCH_LATER: Duration = Duration::from_secs(30);
 
 /// The time of the store, as far as it can be known without asking: asking takes longer than a step.
 #[derive(Clone, Copy)]
@@ -225,16 +223,23 @@ impl<'a> Owner<'a> {
             return;
         }
         let node = Arc::clone(self.node);
-        self.waiting.push(Box::pin(async move {
+        // In a task of its own: this loop also waits for other things, and must not hold a connection meanwhile.
+        let reading = tokio::spawn(async move {
             tokio::time::sleep(after).await;
             match load(&node, execution).await {
                 Ok(input) => Ok(input),
                 Err(error) if error.kind() == Kind::Fatal => Err(error),
                 Err(error) => {
                     tracing::warn!(%execution, %error, "an execution could not be read; it will be tried again");
-                    Ok(Input::NotLoaded(execution))
+                    Ok(Input::NotLoaded { execution, error })
                 }
             }
+        });
+        self.waiting.push(Box::pin(async move {
+            reading.await.unwrap_or_else(|panic| {
+                let error = Error::Unavailable(format!("reading it has stopped: {panic}"));
+                Ok(Input::NotLoaded { execution, error })
+            })
         }));
     }
 
@@ -242,7 +247,7 @@ impl<'a> Owner<'a> {
     fn tell(&mut self, input: Input) {
         match &input {
             Input::Loaded { row, .. } => self.loading.remove(&row.execution_id),
-            Input::Absent(id) | Input::NotLoaded(id) => self.loading.remove(id),
+            Input::Absent(id) | Input::NotLoaded { execution: id, .. } => self.loading.remove(id),
             _ => false,
         };
         for action in self.core.handle(input, self.time.now()) {
@@ -269,13 +274,21 @@ impl<'a> Owner<'a> {
                     tracing::info!(target: "onward::guest", %execution, ?level, "{message}");
                 }
                 Action::Over { execution, ending } => self.node.nearby.over(execution, &ending),
-                Action::Stuck { execution, reason } => {
-                    tracing::error!(%execution, reason, "an execution cannot go on; it will be tried again");
-                    self.load(execution, MUCH_LATER);
-                }
+                Action::Stuck { execution, reason } => self.raise(execution, &reason),
                 Action::Lost => self.is_lost = true,
             }
         }
+    }
+
+    /// Tells people of an execution that cannot go on.
+    fn raise(&self, execution: ExecutionId, reason: &str) {
+        let (store, now) = (Arc::clone(&self.node.store), self.time.now());
+        let alarm = Alarm::stuck(execution, reason);
+        tokio::spawn(async move {
+            if let Err(error) = alarm.raise(&*store, now).await {
+                tracing::error!(%execution, %error, "an execution cannot go on, and the alert could not be stored");
+            }
+        });
     }
 
     fn perform(&mut self, attempt: crate::shard::Attempt) {

@@ -1,10 +1,13 @@
 //! Tasks that the process itself performs, and how any task is performed.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use onward_journal::{ErrorKind, ExecutionError, InvokeKind, InvokeResult};
 
 use super::Library;
@@ -52,7 +55,10 @@ pub(super) async fn perform(library: &Library, attempt: &Attempt) -> InvokeResul
             (InvokeKind::Http, _) => library.code.http(attempt).await,
             (InvokeKind::Function, Resolved::Task(component)) => library.code.task(component, attempt).await,
             (InvokeKind::Function, Resolved::Native) => match library.native(&attempt.function) {
-                Some(task) => task.perform(attempt).await,
+                Some(task) => match AssertUnwindSafe(task.perform(attempt)).catch_unwind().await {
+                    Ok(result) => result,
+                    Err(panic) => Err(panicked(&*panic)),
+                },
                 None => Err(unknown(attempt)),
             },
             (InvokeKind::Function, Resolved::Workflow(_) | Resolved::Unknown) => Err(unknown(attempt)),
@@ -64,6 +70,13 @@ pub(super) async fn perform(library: &Library, attempt: &Attempt) -> InvokeResul
             .await
             .unwrap_or_else(|_| Err(ExecutionError::new(ErrorKind::Timeout, format!("it took longer than {ms} ms")))),
     }
+}
+
+/// A task of this process that panics takes nobody along.
+fn panicked(panic: &(dyn Any + Send)) -> ExecutionError {
+    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
+    ExecutionError::named("panic", format!("the task panicked: {}", words.as_deref().unwrap_or("without a word")))
 }
 
 fn unknown(attempt: &Attempt) -> ExecutionError {

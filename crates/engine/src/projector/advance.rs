@@ -120,7 +120,7 @@ async fn resync_full(store: &dyn Store, head: &RunHead, kept: Kept, page: usize)
             kept.position,
             head.last_seq
         );
-        raise(store, gap_alarm(head, Severity::P1, format!("stuck at {}", kept.position), message), now).await?;
+        gap_alarm(head, Severity::P1, format!("stuck at {}", kept.position), message).raise(store, now).await?;
         return Ok(Advanced { stale: true, stuck: true, ..advanced });
     }
     save(store, head, kept, &follow, Save { now, had_inconsistencies: had }).await?;
@@ -211,16 +211,6 @@ fn gap_alarm(head: &RunHead, severity: Severity, occasion: String, message: Stri
         occasion: occasion.into(),
         message: message.into(),
     }
-}
-
-/// Raises an alert, once.
-pub(super) async fn raise(store: &dyn Store, alarm: Alarm, now: Timestamp) -> Result<(), Error> {
-    let mut commit = Commit::new();
-    commit.changes.push(alarm.change(now));
-    if store.commit(commit).await?.changes.first() == Some(&Outcome::Made) {
-        alarm.announce();
-    }
-    Ok(())
 }
 
 /// Projects anew every run in which events have turned up that were missing; returns how many.

@@ -202,6 +202,6 @@ impl Projector {
             occasion: now.to_string().into(),
             message: message.into(),
         };
-        advance::raise(&*self.store, alarm, now).await
+        alarm.raise(&*self.store, now).await
     }
 }

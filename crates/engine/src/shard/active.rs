@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use onward_execution::{Execution, Guest};
-use onward_journal::{Event, ExecutionId, PromiseId, Timestamp};
+use onward_journal::{ExecutionId, PromiseId, Timestamp};
 use onward_store::tables::{Execution as Row, Message};
 
 use super::{Attempt, AttemptId};
@@ -88,11 +88,7 @@ impl Active {
 
     /// The operation of another execution that this one performs, and as which attempt.
     pub(super) fn parent(&self) -> Option<(PromiseId, u32)> {
-        let first = &self.execution.journal().events().first()?.event;
-        let Event::ExecutionStarted { parent_id: Some(parent), idempotency_key: Some(key), .. } = first else {
-            return None;
-        };
-        Some((parent.clone(), key.split('~').next()?.parse().ok()?))
+        super::parent(self.execution.journal())
     }
 
     /// Whether nothing is lost when it leaves memory.

@@ -3,19 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use onward_execution::{Execution, Limits};
-use onward_journal::{Delivery, ExecutionError, ExecutionId, InvokeResult, Journal, JournalEvent, Timestamp};
+use onward_execution::{Ending, Execution, Limits};
+use onward_journal::{Delivery, ExecutionError, ExecutionId, InvokeResult, Journal, JournalEvent, Payload, Timestamp};
 use onward_store::tables::{Execution as Row, Message};
-use onward_store::{Commit, Conflict, Epoch, Error, Receipt, Shard};
+use onward_store::{Commit, Conflict, Epoch, Error, Kind, Receipt, Shard};
 
 use super::active::{Active, News};
-use super::{Action, AttemptId, Functions, Input, step};
+use super::step::Halt;
+use super::{Action, AttemptId, Functions, Input, message, step};
 
 /// Messages that are remembered. Should one be forgotten too early, the commit that takes it a second time is refused.
 const REMEMBERED: usize = 1 << 16;
 
 /// How often executions that wait are looked through, in milliseconds.
 const SWEEP_MS: u64 = 500;
+
+/// How long an execution that cannot go on is left alone, in milliseconds: its code may be there by then.
+const STUCK_MS: u64 = 30_000;
+
+/// When there is room for fewer guests than this, those that only wait are put aside.
+const ROOM_LOW: usize = 64;
 
 /// How a shard works.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +56,10 @@ pub struct Core {
     loading: BTreeMap<ExecutionId, VecDeque<News>>,
     /// Guests that have used up their slice, in turn.
     paused: VecDeque<ExecutionId>,
+    /// Executions whose guests there is no room for, in turn.
+    crowded: VecDeque<ExecutionId>,
+    /// Executions that cannot go on: when to try again, and what is known of their attempts.
+    stuck: BTreeMap<ExecutionId, (Timestamp, VecDeque<News>)>,
     /// Executions that have a deadline, by when.
     deadlines: BTreeSet<(Timestamp, ExecutionId)>,
     commits: BTreeMap<u64, Whose>,
@@ -83,6 +94,8 @@ impl Core {
             actives: BTreeMap::new(),
             loading: BTreeMap::new(),
             paused: VecDeque::new(),
+            crowded: VecDeque::new(),
+            stuck: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             commits: BTreeMap::new(),
             next_ticket: 0,
@@ -94,9 +107,11 @@ impl Core {
         }
     }
 
-    /// Whether an execution is in memory or on its way there.
+    /// Whether an execution is in memory, on its way there, or known to be of no use there.
     pub fn knows(&self, execution: &ExecutionId) -> bool {
-        self.actives.contains_key(execution) || self.loading.contains_key(execution)
+        self.actives.contains_key(execution)
+            || self.loading.contains_key(execution)
+            || self.stuck.contains_key(execution)
     }
 
     /// How many executions are in memory.
@@ -116,7 +131,8 @@ impl Core {
 
     /// When something is due next: hand over [`Input::Time`] then.
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.deadlines.first().map(|(at, _)| *at)
+        let stuck = self.stuck.values().map(|(at, _)| *at).min();
+        self.deadlines.first().map(|(at, _)| *at).into_iter().chain(stuck).min()
     }
 
     /// Takes in what happened, and answers with what to do.
@@ -128,7 +144,7 @@ impl Core {
         match input {
             Input::Loaded { row, version, events } => self.loaded(*row, version, events, now, &mut actions),
             Input::Absent(execution) => self.absent(execution, &mut actions),
-            Input::NotLoaded(execution) => actions.push(Action::LoadLater(execution)),
+            Input::NotLoaded { execution, error } => self.not_loaded(execution, &error, now, &mut actions),
             Input::Messages(messages) => self.messages(messages, now, &mut actions),
             Input::Ended { attempt, result } => self.ended(attempt, result, now, &mut actions),
             Input::Committed { ticket, result } => self.committed(ticket, &result, now, &mut actions),
@@ -146,14 +162,13 @@ impl Core {
         let journal = match Journal::recover(id, events) {
             Ok(journal) => journal,
             Err(violation) => {
-                self.forget(&news);
-                return actions
-                    .push(Action::Stuck { execution: id, reason: format!("its journal is not valid: {violation}") });
+                let reason = format!("its journal is not valid: {violation}");
+                return self.leave(id, reason, news, now, actions);
             }
         };
         let execution = Execution::recover(journal, self.options.limits);
-        if execution.is_over() {
-            return self.discard(news, actions);
+        if let Some(ending) = execution.ending() {
+            return self.deal_with(news, &ending, actions);
         }
         let mut active = Active::new(row, version, execution, now);
         active.news = news;
@@ -180,14 +195,47 @@ impl Core {
         }
     }
 
-    /// What waits for an execution that takes nothing any more is taken out of the way.
-    fn discard(&mut self, news: VecDeque<News>, actions: &mut Vec<Action>) {
+    /// What cannot be read now may be read later; what is stored and makes no sense stays so.
+    fn not_loaded(&mut self, execution: ExecutionId, error: &Error, now: Timestamp, actions: &mut Vec<Action>) {
+        match error.kind() {
+            Kind::Corrupt | Kind::Invalid => {
+                let news = self.loading.remove(&execution).unwrap_or_default();
+                self.leave(execution, error.to_string(), news, now, actions);
+            }
+            _ => actions.push(Action::LoadLater(execution)),
+        }
+    }
+
+    /// Leaves an execution that cannot go on alone for a while. What is in the inbox stays there.
+    fn leave(
+        &mut self,
+        execution: ExecutionId,
+        reason: String,
+        news: VecDeque<News>,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) {
+        self.forget(&news);
+        let ends = news.into_iter().filter(|news| matches!(news, News::Ended(..))).collect();
+        self.stuck.insert(execution, (now.plus_ms(STUCK_MS), ends));
+        actions.push(Action::Stuck { execution, reason });
+    }
+
+    /// What waits for an execution that takes nothing any more goes to whoever took its place, or out of the way.
+    fn deal_with(&mut self, news: VecDeque<News>, ending: &Ending, actions: &mut Vec<Action>) {
         let mut commit = Commit::new().fence(self.shard, self.epoch);
         let mut ids = Vec::new();
         for item in news {
-            if let News::Message(message, version) = item {
-                commit = commit.delete(&*message, version);
-                ids.extend(message.message_id.0);
+            if let News::Message(sent, version) = item {
+                let next = match ending {
+                    Ending::Continued(next) => message::forward(&sent, *next).ok().flatten(),
+                    Ending::Result(_) => None,
+                };
+                commit = match next {
+                    Some(next) => message::take(commit, &sent, version).insert_or_keep(&next),
+                    None => commit.delete(&*sent, version),
+                };
+                ids.extend(sent.message_id.0);
             }
         }
         if !ids.is_empty() {
@@ -207,7 +255,7 @@ impl Core {
 
     fn absent(&mut self, execution: ExecutionId, actions: &mut Vec<Action>) {
         let news = self.loading.remove(&execution).unwrap_or_default();
-        self.discard(news, actions);
+        self.deal_with(news, &Ending::Result(Ok(Payload::null())), actions);
     }
 
     fn messages(&mut self, messages: Vec<(Message, u64)>, now: Timestamp, actions: &mut Vec<Action>) {
@@ -241,6 +289,13 @@ impl Core {
             active.news.push_back(news);
             return;
         }
+        if let Some((_, ends)) = self.stuck.get_mut(&execution) {
+            match news {
+                News::Ended(..) => ends.push_back(news),
+                News::Message(..) => self.forget(&[news].into()),
+            }
+            return;
+        }
         let loading = self.loading.entry(execution).or_insert_with(|| {
             actions.push(Action::Load(execution));
             VecDeque::new()
@@ -264,7 +319,31 @@ impl Core {
         for execution in due {
             self.go_on(execution, now, actions);
         }
+        self.retry_stuck(now, actions);
         self.put_aside(now);
+        for execution in std::mem::take(&mut self.crowded) {
+            self.go_on(execution, now, actions);
+        }
+    }
+
+    fn retry_stuck(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        let due: Vec<ExecutionId> =
+            self.stuck.iter().filter(|(_, (at, _))| *at <= now).map(|(execution, _)| *execution).collect();
+        for execution in due {
+            if let Some((_, ends)) = self.stuck.remove(&execution) {
+                self.loading.insert(execution, ends);
+                actions.push(Action::Load(execution));
+            }
+        }
+    }
+
+    /// Lets go of the guest that has waited longest. Tells whether there was one.
+    fn make_room(&mut self) -> bool {
+        let idle = self.actives.values().filter(|active| active.guest.is_some() && active.is_idle());
+        match idle.min_by_key(|active| active.touched).map(Active::id) {
+            Some(execution) => self.remove(&execution).is_some(),
+            None => false,
+        }
     }
 
     /// Lets go of executions that wait, when they have done so for long or are too many.
@@ -280,7 +359,8 @@ impl Core {
             .map(|active| (active.touched, active.id()))
             .collect();
         idle.sort_unstable();
-        let surplus = idle.len().saturating_sub(self.options.idle_max);
+        let idle_max = if self.functions.room() < ROOM_LOW { 0 } else { self.options.idle_max };
+        let surplus = idle.len().saturating_sub(idle_max);
         for (place, (touched, execution)) in idle.into_iter().enumerate() {
             if place < surplus || touched.plus_ms(self.options.idle_ms) <= now {
                 self.remove(&execution);
@@ -329,10 +409,24 @@ impl Core {
                 active.ticket = Some(self.commit(Whose::Execution(active.id()), commit, actions));
                 self.keep(active, now);
             }
-            Err(reason) => {
+            Err(Halt::NoRoom) => {
+                active.is_paused = true;
+                let turn = if self.make_room() { &mut self.paused } else { &mut self.crowded };
+                turn.push_back(active.id());
+                self.keep(active, now);
+            }
+            Err(Halt::NoCode) => {
                 self.unwatch(&active);
-                self.forget(&active.news);
-                actions.push(Action::Stuck { execution: active.id(), reason });
+                self.start_over(active, actions);
+            }
+            Err(Halt::Stuck(reason)) => {
+                self.unwatch(&active);
+                let consumed = std::mem::take(&mut active.pending.consumed);
+                let consumed = consumed.into_iter().map(|(message, version)| News::Message(Box::new(message), version));
+                let ended = std::mem::take(&mut active.pending.ended);
+                let ended = ended.into_iter().map(|(id, result)| News::Ended(id, result));
+                let news = ended.chain(consumed).chain(std::mem::take(&mut active.news)).collect();
+                self.leave(active.id(), reason, news, now, actions);
             }
         }
     }
@@ -353,7 +447,9 @@ impl Core {
         }
         match whose {
             Some(Whose::Messages(ids)) if result.is_err() => self.messages.retain(|id| !ids.contains(id)),
-            None | Some(Whose::Messages(_)) => {}
+            None => {}
+            // Some of them may have gone to others.
+            Some(Whose::Messages(_)) => actions.push(Action::ReadInbox),
             Some(Whose::Execution(execution)) => {
                 let Some(mut active) = self.remove(&execution) else { return };
                 active.watched = None;
@@ -384,8 +480,12 @@ impl Core {
         if let Some(ending) = active.execution.ending() {
             let execution = active.id();
             self.abandon_all(execution, actions);
+            self.deal_with(active.news, &ending, actions);
             actions.push(Action::Over { execution, ending });
-            self.discard(active.news, actions);
+            // There is room for somebody else.
+            if let Some(next) = self.crowded.pop_front() {
+                self.go_on(next, now, actions);
+            }
         } else {
             self.advance(active, now, actions);
         }

@@ -5,7 +5,17 @@ use onward_journal::{
     Event, ExecutionId, InvokeResult, JournalEvent, Name, Payload, PromiseId, Text, Timestamp, codec,
 };
 use onward_store::tables::Message;
-use onward_store::{Error, Serial, Shard};
+use onward_store::{Commit, Error, Serial, Shard};
+
+/// Where messages are kept that were taken and must not be taken again: no shard of executions has this number.
+const TAKEN: Shard = Shard(u32::MAX);
+
+/// Whether only the key of a message is left.
+pub(crate) fn is_taken(message: &Message) -> bool {
+    message.shard == TAKEN
+}
+
+const SIGNAL: &str = "signal";
 
 /// A signal. Sending it again under the same key does nothing.
 pub fn signal(
@@ -17,7 +27,7 @@ pub fn signal(
     now: Timestamp,
 ) -> Result<Message, Error> {
     let event = Event::SignalDelivered { signal_name: name, payload, delivery_id: 0 };
-    message(to, shard, "signal", event, key, now)
+    message(to, shard, SIGNAL, event, key, now)
 }
 
 /// A request to cancel.
@@ -57,6 +67,25 @@ fn message(
         body: body.into(),
         sent_at: now,
     })
+}
+
+/// Takes a message out of the inbox in this commit. Where its sender may send it again, its key stays behind.
+pub(super) fn take(commit: Commit, message: &Message, version: u64) -> Commit {
+    if &*message.kind == SIGNAL && message.dedup_key.is_some() {
+        commit.update(&Message { shard: TAKEN, body: [].into(), ..message.clone() }, version)
+    } else {
+        commit.delete(message, version)
+    }
+}
+
+/// The same message to whoever has taken the place of its addressee; nothing if it was meant for that one only.
+pub(super) fn forward(sent: &Message, to: ExecutionId) -> Result<Option<Message>, Error> {
+    match event(sent)? {
+        event @ (Event::SignalDelivered { .. } | Event::CancelRequested { .. }) => {
+            message(to, sent.shard, &sent.kind, event, sent.dedup_key.clone(), sent.sent_at).map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// The event that a message wants recorded.

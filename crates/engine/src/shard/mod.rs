@@ -16,25 +16,76 @@ use std::sync::Arc;
 
 use onward_execution::{Ending, Guest};
 use onward_journal::{
-    ComponentDigest, Delivery, ExecutionError, ExecutionId, InvokeKind, InvokeResult, JournalEvent, Name, Payload,
+    ComponentDigest, Delivery, Event, ExecutionId, InvokeKind, InvokeResult, Journal, JournalEvent, Name, Payload,
     PromiseId, Text,
 };
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Error, Receipt};
 
 pub use self::core::{Core, Entropy, Options};
+pub(crate) use message::is_taken;
 pub use message::{cancel, signal};
 
 /// Where functions come from.
 pub trait Functions: Send + Sync {
     /// A new guest that runs the function of an execution.
-    fn guest(&self, execution: &Row, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError>;
+    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready>;
+
+    /// How many guests there is room for besides those that are there.
+    fn room(&self) -> usize {
+        usize::MAX
+    }
 
     /// What `function` is to an execution that invokes it.
     fn resolve(&self, caller: &Row, function: &str) -> Resolved;
 
     /// Which hosts `function`, as the caller's environment knows it, may send requests to.
     fn hosts(&self, caller: &Row, function: &str) -> Hosts;
+}
+
+/// What a guest begins with.
+#[derive(Debug, Clone)]
+pub struct Entry<'a> {
+    /// The execution that it runs.
+    pub execution: &'a Row,
+    /// What it is called with.
+    pub input: &'a Payload,
+    /// The operation of another execution that it performs, and as which attempt.
+    pub parent: Option<(PromiseId, u32)>,
+}
+
+impl<'a> Entry<'a> {
+    /// What the guest of this execution begins with, if its journal has begun.
+    pub fn of(execution: &'a Row, journal: &'a Journal) -> Option<Self> {
+        match &journal.events().first()?.event {
+            Event::ExecutionStarted { input, .. } => Some(Self { execution, input, parent: parent(journal) }),
+            _ => None,
+        }
+    }
+}
+
+/// The operation of another execution that this one performs, and as which attempt.
+fn parent(journal: &Journal) -> Option<(PromiseId, u32)> {
+    match &journal.events().first()?.event {
+        Event::ExecutionStarted { parent_id: Some(parent), idempotency_key: Some(key), .. } => {
+            Some((parent.clone(), key.split('~').next()?.parse().ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// Why there is no guest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unready {
+    /// Reading the execution again brings it there.
+    #[error("its code is not in memory")]
+    Code,
+    /// Others have to end or to be put aside.
+    #[error("there is no room for another guest now")]
+    Room,
+    /// It cannot be run, and why.
+    #[error("its code cannot be run: {0}")]
+    Broken(String),
 }
 
 /// Patterns of hosts that requests may go to.
@@ -67,8 +118,13 @@ pub enum Input {
     },
     /// There is no such execution.
     Absent(ExecutionId),
-    /// An execution could not be loaded; it will be tried again.
-    NotLoaded(ExecutionId),
+    /// An execution could not be loaded.
+    NotLoaded {
+        /// Which.
+        execution: ExecutionId,
+        /// Why.
+        error: Error,
+    },
     /// Messages from the inbox, with their versions. The same one may come several times.
     Messages(Vec<(Message, u64)>),
     /// An attempt of a task ended.
@@ -125,7 +181,7 @@ pub enum Action {
         /// How it ended.
         ending: Ending,
     },
-    /// An execution cannot go on, and why. It stays as it is stored.
+    /// An execution cannot go on, and why. It stays as it is stored, and is tried again after a while.
     Stuck {
         /// Which.
         execution: ExecutionId,

@@ -11,7 +11,7 @@ use onward_store::{Commit, JournalAppend};
 
 use super::active::{AT_ONCE, Active, News};
 use super::core::Core;
-use super::{Action, Attempt, AttemptId, Resolved, message};
+use super::{Action, Attempt, AttemptId, Entry, Resolved, Unready, message};
 
 /// What a step came to.
 pub(super) enum Stepped {
@@ -23,25 +23,50 @@ pub(super) enum Stepped {
     Commits(Commit),
 }
 
-/// Why an execution cannot go on.
-type Stuck = String;
+/// Why an execution does not go on now.
+pub(super) enum Halt {
+    /// It cannot, and why.
+    Stuck(String),
+    /// There is no room for its guest.
+    NoRoom,
+    /// Its code is not in memory any more.
+    NoCode,
+}
+
+impl From<String> for Halt {
+    fn from(reason: String) -> Self {
+        Self::Stuck(reason)
+    }
+}
+
+impl From<Unready> for Halt {
+    fn from(unready: Unready) -> Self {
+        match unready {
+            Unready::Code => Self::NoCode,
+            Unready::Room => Self::NoRoom,
+            Unready::Broken(_) => Self::Stuck(unready.to_string()),
+        }
+    }
+}
 
 pub(super) fn step(
     core: &mut Core,
     active: &mut Active,
     now: Timestamp,
     actions: &mut Vec<Action>,
-) -> Result<Stepped, Stuck> {
+) -> Result<Stepped, Halt> {
     loop {
         // A guest that has paused goes on first: it has not seen what is recorded so far.
         if !active.is_paused {
             take_news(core, active, now)?;
             active.execution.fire_due(now).map_err(|violation| broken(&violation))?;
+            end_overdue(core, active, now)?;
         }
         if let Progress::Paused = settle(core, active, now, actions)? {
             return Ok(Stepped::Paused);
         }
-        if active.news.is_empty() {
+        // What comes for an execution that is over is not its business any more.
+        if active.news.is_empty() || active.execution.is_over() {
             break;
         }
     }
@@ -49,13 +74,13 @@ pub(super) fn step(
 }
 
 /// Runs the guest until it waits, and begins and ends what it wants begun and ended.
-fn settle(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<Progress, Stuck> {
+fn settle(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<Progress, Halt> {
     loop {
         if active.execution.is_runnable() {
             match run(core, active, now, actions)? {
                 Progress::Blocked | Progress::Ended => active.is_paused = false,
                 Progress::Paused => return Ok(Progress::Paused),
-                Progress::Diverged(divergence) => return Err(divergence.to_string()),
+                Progress::Diverged(divergence) => return Err(divergence.to_string().into()),
             }
         }
         drop_unwanted(core, active, now)?;
@@ -67,12 +92,12 @@ fn settle(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Ve
 }
 
 /// A rule of the journal forbids what the engine wants recorded: a defect.
-fn broken(violation: &Violation) -> Stuck {
-    format!("the journal refuses what happened: {violation}")
+fn broken(violation: &Violation) -> Halt {
+    format!("the journal refuses what happened: {violation}").into()
 }
 
 /// Records what happened since the last step.
-fn take_news(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Stuck> {
+fn take_news(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
     while let Some(news) = active.news.pop_front() {
         match news {
             News::Ended(id, result) => {
@@ -94,7 +119,7 @@ fn take_news(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(),
     Ok(())
 }
 
-fn take_message(core: &mut Core, active: &mut Active, sent: &Message, now: Timestamp) -> Result<(), Stuck> {
+fn take_message(core: &mut Core, active: &mut Active, sent: &Message, now: Timestamp) -> Result<(), Halt> {
     match message::event(sent).map_err(|error| error.to_string())? {
         Event::SignalDelivered { signal_name, payload, .. } => {
             active.execution.deliver_signal(&signal_name, payload, now).map_err(|violation| broken(&violation))
@@ -118,28 +143,23 @@ fn take_message(core: &mut Core, active: &mut Active, sent: &Message, now: Times
                 .map(drop)
                 .map_err(|violation| broken(&violation))
         }
-        other => Err(format!("a message cannot record {}", other.kind())),
+        other => Err(format!("a message cannot record {}", other.kind()).into()),
     }
 }
 
-fn send_cancel(core: &Core, active: &mut Active, to: ExecutionId, reason: Text, now: Timestamp) -> Result<(), Stuck> {
+fn send_cancel(core: &Core, active: &mut Active, to: ExecutionId, reason: Text, now: Timestamp) -> Result<(), Halt> {
     let message = message::cancel(to, core.shard, reason, now).map_err(|error| error.to_string())?;
     active.pending.sent.push(message);
     Ok(())
 }
 
-fn run(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<Progress, Stuck> {
+fn run(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<Progress, Halt> {
     let mut guest = match active.guest.take() {
         Some(guest) => guest,
         None => {
             active.execution.rewind();
-            let Some(Event::ExecutionStarted { input, .. }) =
-                active.execution.journal().events().first().map(|first| &first.event)
-            else {
-                return Err("its journal does not begin with its start".to_owned());
-            };
-            let made = core.functions.guest(&active.row, input);
-            made.map_err(|error| format!("its code cannot be run: {error}"))?
+            let entry = Entry::of(&active.row, active.execution.journal());
+            core.functions.guest(&entry.ok_or_else(|| "its journal does not begin with its start".to_owned())?)?
         }
     };
     let execution = active.id();
@@ -152,8 +172,25 @@ fn run(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<A
     Ok(progress)
 }
 
+/// Children that have taken too long are asked to stop, and nobody waits for them.
+fn end_overdue(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
+    if active.execution.is_over() {
+        return Ok(());
+    }
+    for flight in active.execution.overdue(now) {
+        if let Some(child) = flight.child {
+            send_cancel(core, active, child, "it took too long".into(), now)?;
+        }
+        let error = ExecutionError::new(ErrorKind::Timeout, "it took longer than it may");
+        let mut world = Surroundings::new(core, now);
+        let ended = active.execution.end_attempt(flight.number, flight.attempt, Err(error), &mut world);
+        ended.map_err(|violation| broken(&violation))?;
+    }
+    Ok(())
+}
+
 /// What the guest no longer wants: tasks are given up, children are asked to stop.
-fn drop_unwanted(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Stuck> {
+fn drop_unwanted(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
     for number in active.execution.take_unwanted() {
         let flight = active.execution.flight(number);
         match flight.and_then(|flight| flight.child) {
@@ -171,7 +208,7 @@ fn drop_unwanted(core: &Core, active: &mut Active, now: Timestamp) -> Result<(),
 }
 
 /// Starts what the guest wants done: tasks once the step is durable, children as executions of their own.
-fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Stuck> {
+fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
     if active.execution.is_over() {
         return Ok(());
     }
@@ -182,16 +219,14 @@ fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Resul
             InvokeKind::Http => Resolved::Native,
         };
         match resolved {
+            Resolved::Workflow(_) if depth(&active.row) >= DEPTH_MAX => {
+                let message = format!("{DEPTH_MAX} workflows wait for each other already");
+                fail_attempt(core, active, number, ExecutionError::named("too_deep", message).permanent(), now)?;
+            }
             Resolved::Workflow(digest) => start_child(core, active, number, digest, &function, input, now)?,
             Resolved::Unknown => {
-                let attempt =
-                    active.execution.start_attempt(number, None, now).map_err(|violation| broken(&violation))?;
                 let error = ExecutionError::named("unknown_function", format!("there is no function {function}"));
-                let mut world = Surroundings::new(core, now);
-                active
-                    .execution
-                    .end_attempt(number, attempt, Err(error), &mut world)
-                    .map_err(|violation| broken(&violation))?;
+                fail_attempt(core, active, number, error, now)?;
             }
             Resolved::Task(_) | Resolved::Native => {
                 let attempt =
@@ -202,6 +237,28 @@ fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Resul
         }
     }
     Ok(())
+}
+
+/// An attempt that ends as it starts.
+fn fail_attempt(
+    core: &mut Core,
+    active: &mut Active,
+    number: u32,
+    error: ExecutionError,
+    now: Timestamp,
+) -> Result<(), Halt> {
+    let attempt = active.execution.start_attempt(number, None, now).map_err(|violation| broken(&violation))?;
+    let mut world = Surroundings::new(core, now);
+    let ended = active.execution.end_attempt(number, attempt, Err(error), &mut world);
+    ended.map(drop).map_err(|violation| broken(&violation))
+}
+
+/// How many workflows may wait for each other, each for the next.
+const DEPTH_MAX: u8 = 64;
+
+/// How many wait for this one. The body of a row says so; nobody waits where there is none.
+fn depth(row: &Row) -> u8 {
+    row.body.first().copied().unwrap_or(0)
 }
 
 fn invocation(execution: &Execution, number: u32) -> Option<(InvokeKind, Name, Payload)> {
@@ -244,7 +301,7 @@ fn start_child(
     function: &Name,
     input: Payload,
     now: Timestamp,
-) -> Result<(), Stuck> {
+) -> Result<(), Halt> {
     let parent = active.id().child(number);
     // The id says which attempt it is: one that failed is not found again by the next.
     let attempt = active.execution.next_attempt(number);
@@ -254,7 +311,8 @@ fn start_child(
     let start =
         Start { component_digest, input, parent: Some(parent), key: Some(key.as_str().into()), signals: Vec::new() };
     let execution = Execution::start(id, start, now, core.options.limits).map_err(|violation| broken(&violation))?;
-    let row = Row { function: Text::from(&**function), component_digest, ..row_beside(active, id, now) };
+    let (function, body) = (Text::from(&**function), [depth(&active.row) + 1].into());
+    let row = Row { function, component_digest, body, ..row_beside(active, id, now) };
     active.pending.children.push(Active::new(row, 1, execution, now));
     Ok(())
 }
@@ -266,7 +324,7 @@ fn row_beside(active: &Active, execution_id: ExecutionId, now: Timestamp) -> Row
 }
 
 /// Everything since the last commit, in one.
-fn compose(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<Stepped, Stuck> {
+fn compose(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<Stepped, Halt> {
     let mut commit = Commit::new().fence(core.shard, core.epoch);
     if active.execution.is_over() {
         end(core, active, now)?;
@@ -289,13 +347,13 @@ fn compose(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<Stepp
         commit = commit.insert_or_keep(message);
     }
     for (message, version) in &active.pending.consumed {
-        commit = commit.delete(message, *version);
+        commit = message::take(commit, message, *version);
     }
     let is_empty = !has_events && !active.pending.changes_row && active.pending.consumed.is_empty();
     Ok(if is_empty { Stepped::Waits } else { Stepped::Commits(commit) })
 }
 
-fn append(execution: &mut Execution) -> Result<Option<JournalAppend>, Stuck> {
+fn append(execution: &mut Execution) -> Result<Option<JournalAppend>, Halt> {
     let (id, expected) = (execution.id(), execution.taken());
     let events = execution.take_events();
     if events.is_empty() {
@@ -307,7 +365,7 @@ fn append(execution: &mut Execution) -> Result<Option<JournalAppend>, Stuck> {
 }
 
 /// The end of an execution: whoever waits for it is told, its children are asked to stop, its successor starts.
-fn end(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Stuck> {
+fn end(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
     let children: Vec<ExecutionId> = active.execution.in_flight().filter_map(|flight| flight.child).collect();
     for child in children {
         send_cancel(core, active, child, "whoever wanted it is over".into(), now)?;
@@ -316,7 +374,7 @@ fn end(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Stuck> {
         let Some(Event::ExecutionStarted { component_digest, parent_id, .. }) =
             active.execution.journal().events().first().map(|first| first.event.clone())
         else {
-            return Err("its journal does not begin with its start".to_owned());
+            return Err("its journal does not begin with its start".to_owned().into());
         };
         // Whose place it takes; a child's key begins with the attempt that it performs.
         let id = active.id();

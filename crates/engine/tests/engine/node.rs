@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use onward_engine::client::{Client, FunctionInfo, FunctionKind, Refused, Scope};
 use onward_engine::node::{Code, Library, Native, Node, Options};
-use onward_engine::shard::Attempt;
+use onward_engine::shard::{Attempt, Entry, Unready};
 use onward_execution::{Guest, Script, Taken};
 use onward_journal::{ComponentDigest, ErrorKind, ExecutionError, ExecutionId, InvokeResult, Payload, Timestamp};
 use onward_store::memory::Memory;
-use onward_store::tables::Execution;
 use onward_store::{Clock, Policy, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -43,7 +42,8 @@ impl Code for Scripts {
         true
     }
 
-    fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError> {
+    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
+        let (execution, input) = (entry.execution, entry.input);
         let input = input.clone();
         Ok(Box::new(match &*execution.function {
             "chain" => Script::new(|host| async move {

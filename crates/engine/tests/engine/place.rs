@@ -8,7 +8,7 @@ use onward_engine::client::{Client, FunctionInfo, FunctionKind, Scope};
 use onward_engine::doctor::{self, Code as Found, Finding};
 use onward_engine::explain::{self, Explanation};
 use onward_engine::node::{Code, Library, Native, Node, Options};
-use onward_engine::shard::Attempt;
+use onward_engine::shard::{Attempt, Entry, Unready};
 use onward_execution::{Guest, Script, Taken};
 use onward_journal::{
     ComponentDigest, ErrorKind, Event, ExecutionError, ExecutionId, InvokeResult, JournalEvent, Payload, Timestamp,
@@ -85,7 +85,8 @@ impl Code for Scripts {
         true
     }
 
-    fn guest(&self, execution: &Execution, input: &Payload) -> Result<Box<dyn Guest>, ExecutionError> {
+    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
+        let (execution, input) = (entry.execution, entry.input);
         Ok(Box::new(script(&execution.function, input.clone())))
     }
 
