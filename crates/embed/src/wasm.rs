@@ -128,7 +128,7 @@ impl Code for Wasm {
             return Err(ExecutionError::named("http_status", message));
         }
         let body = String::from_utf8_lossy(&response.body).into_owned();
-        let answer = Answer { status: response.status, headers: response.headers.into_iter().collect(), body };
+        let answer = Answer { status: response.status, headers: by_name(response.headers), body };
         Payload::of(&answer).map_err(|error| ExecutionError::named("http_body", error.to_string()))
     }
 }
@@ -163,8 +163,29 @@ struct Asked {
 #[derive(Serialize)]
 struct Answer {
     status: u16,
-    headers: BTreeMap<String, String>,
+    headers: BTreeMap<String, Values>,
     body: String,
+}
+
+/// What came under one name: a text, or a list if there are several.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Values {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// Values of the same name stay apart: not all of them can be told apart again once they are joined.
+fn by_name(headers: Vec<(String, String)>) -> BTreeMap<String, Values> {
+    let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, value) in headers {
+        named.entry(name).or_default().push(value);
+    }
+    let values = |values| match <[String; 1]>::try_from(values) {
+        Ok([value]) => Values::One(value),
+        Err(values) => Values::Several(values),
+    };
+    named.into_iter().map(|(name, its)| (name, values(its))).collect()
 }
 
 fn request(attempt: &Attempt) -> Result<HttpRequest, ExecutionError> {
@@ -198,5 +219,18 @@ impl Services for Outside {
 
     fn log(&self, context: &OwnContext, level: Level, message: &str) {
         tracing::info!(target: "onward::guest", execution = &*context.execution, ?level, "{message}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_name;
+
+    #[test]
+    fn headers_that_came_several_times_are_all_kept_in_their_order() {
+        let headers = [("set-cookie", "b=1"), ("etag", "x"), ("set-cookie", "a=2"), ("set-cookie", "b=1")];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let written = serde_json::to_string(&by_name(headers.into())).unwrap();
+        assert_eq!(written, r#"{"etag":"x","set-cookie":["b=1","a=2","b=1"]}"#);
     }
 }

@@ -86,9 +86,9 @@ impl<T: DeserializeOwned> Call<T> {
         self.with(|invocation| invocation.retry = Some(retry))
     }
 
-    /// How long one attempt of a task or a request may take; then it fails with `timeout`, which may be retried. Unless
-    /// said, a task has a minute and a request half of one. A child workflow takes its time: [`race`](crate::race) it with
-    /// a [`timer`](crate::timer).
+    /// How long one attempt may take; then it fails with `timeout`, which may be retried. Unless said, a task has a minute,
+    /// a request half of one, and a child workflow all the time it wants. A child workflow that takes longer is asked to
+    /// stop, and nobody waits for its cleanup.
     pub fn timeout(self, limit: Duration) -> Self {
         self.with(|invocation| invocation.timeout_ms = Some(milliseconds(limit)))
     }

@@ -23,6 +23,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// | `in_doubt` | a crash, and it was to be done at most once | no |
 /// | `too_large` | an input, result or signal of more than 1 MiB | no |
 /// | `invalid_payload` | a value that is not what was expected | no |
+/// | `too_deep` | 64 workflows wait for each other already, each for the next | no |
 /// | `misuse`, `invalid_name`, `invalid_policy` | a call that makes no sense | no |
 ///
 /// ```

@@ -2,10 +2,11 @@
 //! is part of the task.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::call::Call;
 use crate::function::Kind;
@@ -15,11 +16,15 @@ use crate::{Error, Result};
 
 /// A request, as `METHOD URL`.
 ///
+/// Unless it has an `idempotency-key` of its own, it is sent with one by which the service can recognise a repeated attempt:
+/// the key of the operation, as [`own`](crate::own) tells it to a task. The second request of a task has `/2` added to it,
+/// the third `/3`, and the next attempt counts anew: send them in the same order.
+///
 /// ```
 /// # use onward::prelude::*;
 /// # #[task]
 /// # fn charge(cents: u64) -> Result<String> {
-/// http("POST https://api.example.com/charges").json(&cents).idempotent().send()?.successful()?.text()
+/// http("POST https://api.example.com/charges").json(&cents).send()?.successful()?.text()
 /// # }
 /// ```
 pub fn http(line: &str) -> Http {
@@ -60,15 +65,6 @@ impl Http {
     pub fn body(mut self, body: impl Into<String>) -> Self {
         self.body = Ok(Some(body.into()));
         self
-    }
-
-    /// Sends the key of the operation along as `idempotency-key`, so that the service can recognise a repeated attempt. The
-    /// engine adds it to every request that has none; with this a task does not depend on that.
-    pub fn idempotent(self) -> Self {
-        match host::running() {
-            (_, Kind::Task) => self.header("idempotency-key", host::own().idempotency_key),
-            (_, Kind::Workflow) => self,
-        }
     }
 
     /// How long it may take.
@@ -138,7 +134,7 @@ pub struct Request {
 pub struct Response {
     /// 200 is well.
     pub status: u16,
-    /// Names and values.
+    /// Names and values. What came several times is there several times, such as `set-cookie`.
     #[serde(default, deserialize_with = "headers", serialize_with = "headers_out")]
     pub headers: Vec<(String, String)>,
     /// What came; a text in a journal.
@@ -163,7 +159,7 @@ impl Response {
         Err(if worth_repeating { error } else { error.permanent() })
     }
 
-    /// A header, by its name in any case.
+    /// A header, by its name in any case; the first if there are several.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
@@ -179,18 +175,67 @@ impl Response {
     }
 }
 
-fn headers<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<(String, String)>, D::Error> {
-    Ok(BTreeMap::<String, String>::deserialize(source)?.into_iter().collect())
+/// What came under one name. It is recorded as a text, or as a list if there are several.
+#[derive(Default)]
+struct Values(Vec<String>);
+
+impl Serialize for Values {
+    fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [value] => target.serialize_str(value),
+            values => values.serialize(target),
+        }
+    }
 }
 
-fn headers_out<S: serde::Serializer>(headers: &[(String, String)], target: S) -> Result<S::Ok, S::Error> {
-    target.collect_map(headers.iter().map(|(name, value)| (name, value)))
+impl<'de> Deserialize<'de> for Values {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(ValuesVisitor)
+    }
+}
+
+/// What serde derives for this would be several kilobytes of every component that sends requests.
+struct ValuesVisitor;
+
+impl<'de> Visitor<'de> for ValuesVisitor {
+    type Value = Values;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the value of a header, or a list of them")
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Values, E> {
+        Ok(Values(vec![value.to_owned()]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut source: A) -> Result<Values, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = source.next_element()? {
+            values.push(value);
+        }
+        Ok(Values(values))
+    }
+}
+
+fn headers<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<(String, String)>, D::Error> {
+    let named = BTreeMap::<String, Values>::deserialize(source)?;
+    let each = |(name, Values(values)): (String, _)| Vec::into_iter(values).map(move |value| (name.clone(), value));
+    Ok(named.into_iter().flat_map(each).collect())
+}
+
+/// As the engine writes them: names in lower case.
+fn headers_out<S: Serializer>(headers: &[(String, String)], target: S) -> Result<S::Ok, S::Error> {
+    let mut named: BTreeMap<String, Values> = BTreeMap::new();
+    for (name, value) in headers {
+        named.entry(name.to_ascii_lowercase()).or_default().0.push(value.clone());
+    }
+    named.serialize(target)
 }
 
 fn body<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u8>, D::Error> {
     Ok(String::deserialize(source)?.into_bytes())
 }
 
-fn body_out<S: serde::Serializer>(body: &[u8], target: S) -> Result<S::Ok, S::Error> {
+fn body_out<S: Serializer>(body: &[u8], target: S) -> Result<S::Ok, S::Error> {
     target.serialize_str(&String::from_utf8_lossy(body))
 }

@@ -59,7 +59,8 @@
 //! A [**workflow**](macro@workflow) is replayed from its journal after a crash: what the functions of this crate answered
 //! the first time they answer again, so it goes on where it was. It must get everything that can differ from them: time,
 //! randomness, and effects through tasks. A [**task**](macro@task) has effects. It *runs* at least once, and its result is
-//! *recorded* once; send the idempotency key of [`own`] along with what must not happen twice.
+//! *recorded* once; send the idempotency key of [`own`] along with what must not happen twice. Requests have it already: see
+//! [`http`].
 //!
 //! # Every call
 //!

@@ -266,7 +266,7 @@ fn randomness_follows_the_seed_and_time_begins_in_2026() {
 
 #[task]
 fn charge(cents: u64) -> Result<String> {
-    http("POST https://bank.example.com/charges").json(&cents).idempotent().send()?.successful()?.text()
+    http("POST https://bank.example.com/charges").json(&cents).send()?.successful()?.text()
 }
 
 #[workflow]

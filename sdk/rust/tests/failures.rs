@@ -162,6 +162,59 @@ fn every_request_carries_the_key_of_its_operation() {
     assert_eq!(env.run(asks, ()), Ok(200));
 }
 
+/// Asks three times, the second time under a key of its own, and fails once.
+#[task]
+fn asks_thrice() -> Result<Vec<String>> {
+    let asked = [http(URL), http(URL).header("Idempotency-Key", "mine"), http(URL)];
+    let keys = asked.into_iter().map(|request| request.send()?.text()).collect::<Result<Vec<_>>>()?;
+    info!("{}", keys.join(" "));
+    if own().attempt == 1 { Err(Error::other("again")) } else { Ok(keys) }
+}
+
+#[workflow]
+fn asks_thrice_by_task() -> Result<Vec<String>> {
+    invoke(asks_thrice, ())
+}
+
+#[test]
+fn each_request_of_a_task_has_a_key_of_its_own_and_the_next_attempt_repeats_them() {
+    let mut env = TestEnv::new();
+    env.http(URL, |request| {
+        let mut keys = request.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
+        Ok(Response::new(200, keys.next().map_or("", |(_, key)| key)))
+    });
+    let keys = ["test.0", "mine", "test.0/3"].map(str::to_owned);
+    assert_eq!(env.run(asks_thrice_by_task, ()), Ok(keys.to_vec()));
+    let said: Vec<&str> = env.log().iter().map(|(_, message)| message.as_str()).collect();
+    assert_eq!(said, ["test.0 mine test.0/3"; 2]);
+}
+
+#[workflow]
+fn cookies() -> Result<Vec<(String, String)>> {
+    Ok(http(URL).send()?.headers)
+}
+
+#[test]
+fn a_header_that_came_several_times_is_there_several_times() {
+    let mut env = TestEnv::new();
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    env.http(URL, move |_| {
+        let headers = vec![pair("Set-Cookie", "b=1; Path=/, x"), pair("etag", "e"), pair("set-cookie", "a=2")];
+        Ok(Response { headers, ..Response::new(200, "") })
+    });
+    let expected = vec![pair("etag", "e"), pair("set-cookie", "b=1; Path=/, x"), pair("set-cookie", "a=2")];
+    assert_eq!(env.crash_everywhere(cookies, ()), Ok(expected));
+}
+
+#[test]
+fn a_response_is_recorded_as_the_engine_records_it() {
+    let recorded = r#"{"status":200,"headers":{"etag":"e","set-cookie":["b","a"]},"body":"text"}"#;
+    let response: Response = serde_json::from_str(recorded).unwrap();
+    assert_eq!((response.header("ETag"), response.header("set-cookie")), (Some("e"), Some("b")));
+    assert_eq!(response.headers.len(), 3);
+    assert_eq!(serde_json::to_string(&response).unwrap(), recorded);
+}
+
 #[workflow]
 fn malformed() -> Result<u16> {
     Ok(http("https://api.example.com").send()?.status)

@@ -44,6 +44,8 @@ pub(crate) struct Data {
     pub(crate) lines: Lines,
     /// The last instant of a clock that never goes back.
     instant_ns: u64,
+    /// How many requests the task has sent.
+    requests: u32,
 }
 
 /// As what an instance runs.
@@ -75,6 +77,7 @@ impl Data {
             last_words: String::new(),
             lines: Lines::default(),
             instant_ns: 0,
+            requests: 0,
         }
     }
 

@@ -1,8 +1,10 @@
 //! What tasks can call.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use onward_journal::Text;
 
 use super::{Data, Role, Told};
 use crate::bindings::task::{Host, Request, Response};
@@ -14,13 +16,14 @@ impl Host for Data {
         let Role::Task(served) = &self.role else {
             return Ok(Err(named("not_in_workflow", "`http` is for tasks: invoke one, or an HTTP request").into()));
         };
+        let served = Arc::clone(served);
         let request = HttpRequest {
             method: request.method,
             url: request.url,
             headers: request.headers,
             body: Bytes::from(request.body.unwrap_or_default()),
             timeout: request.timeout_ms.map(Duration::from_millis),
-            idempotency_key: (!self.context.idempotency_key.is_empty()).then(|| self.context.idempotency_key.clone()),
+            idempotency_key: self.request_key(),
         };
         Ok(match served.http.send(request).await {
             Ok(response) => {
@@ -28,5 +31,19 @@ impl Host for Data {
             }
             Err(error) => Err(error.into_execution_error().into()),
         })
+    }
+}
+
+impl Data {
+    /// The key of the next request: one that a service takes for a repetition must be one. The next attempt counts anew, and
+    /// so repeats the keys of this one.
+    fn request_key(&mut self) -> Option<Text> {
+        self.requests = self.requests.saturating_add(1);
+        let key = &self.context.idempotency_key;
+        match self.requests {
+            _ if key.is_empty() => None,
+            1 => Some(key.clone()),
+            count => Some(format!("{key}/{count}").into()),
+        }
     }
 }

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -193,28 +193,79 @@ async fn a_server_without_tls_is_no_https_server() {
     assert!(matches!(error, HttpError::Failed(_)), "{error}");
 }
 
-/// Gets the URL that is its input and returns the body of the response.
-const FETCH: &str = r#"
-    (i32.store (i32.const 2100) (i32.const 0x544547))
-    (call $http (i32.const 2100) (i32.const 3)
-        (i32.add (local.get $input) (i32.const 1)) (i32.sub (local.get $input-length) (i32.const 2))
-        (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i64.const 0)
-        (i32.const 2048))
-    (if (i32.load8_u (i32.const 2048)) (then (return (i32.const 2048))))
-    (call $ok (i32.load (i32.const 2064)) (i32.load (i32.const 2068)))"#;
+/// Gets the URL that is its input, with so many headers of those at 2200. A failure is the end.
+fn send(headers: u32) -> String {
+    format!(
+        "(i32.store (i32.const 2100) (i32.const 0x544547))
+        (call $http (i32.const 2100) (i32.const 3)
+            (i32.add (local.get $input) (i32.const 1)) (i32.sub (local.get $input-length) (i32.const 2))
+            (i32.const 2200) (i32.const {headers})
+            (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i64.const 0)
+            (i32.const 2048))
+        (if (i32.load8_u (i32.const 2048)) (then (return (i32.const 2048))))"
+    )
+}
 
-#[tokio::test]
-async fn a_task_sends_requests_with_its_idempotency_key() {
-    let address = serve(ECHO).await;
-    let component = load(&guests::with_call(FETCH));
-    let call = || TaskCall {
+/// Gets the URL that is its input and returns the body of the response.
+fn fetch() -> String {
+    send(0) + "(call $ok (i32.load (i32.const 2064)) (i32.load (i32.const 2068)))"
+}
+
+fn call() -> TaskCall {
+    TaskCall {
         context: own(),
         limits: TaskLimits::default(),
         http: Egress { http: local(), hosts: ["127.0.0.1:*".parse().unwrap()].into() },
         services: Arc::new(Fixed::default()),
-    };
+    }
+}
+
+#[tokio::test]
+async fn a_task_sends_requests_with_its_idempotency_key() {
+    let address = serve(ECHO).await;
+    let component = load(&guests::with_call(&fetch()));
     let body = component.task("job", &payload(&format!("\"http://{address}/\"")), call()).await.unwrap();
-    assert!(body.as_str().contains("idempotency-key: root.1"), "{body:?}");
+    assert!(body.as_str().contains("idempotency-key: root.1\\r"), "{body:?}");
     let error = component.task("job", &payload("\"http://example.com/\""), call()).await.unwrap_err();
     assert_eq!((error.kind.as_str(), error.retryable), ("http_denied", false));
+}
+
+/// A server that answers with `null` and keeps the idempotency keys that it saw.
+async fn listen() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, keys) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let seen = Arc::clone(&keys);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = vec![0; 4096];
+            let length = stream.read(&mut request).await.unwrap();
+            let request = String::from_utf8_lossy(&request[..length]).into_owned();
+            let its = request.lines().filter_map(|line| line.strip_prefix("idempotency-key: "));
+            seen.lock().unwrap().extend(its.map(str::to_owned));
+            let answer = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\nnull";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    (address, keys)
+}
+
+/// Writes a text to memory.
+fn text(at: usize, text: &str) -> String {
+    let byte = |(place, byte)| format!("(i32.store8 (i32.const {place}) (i32.const {byte}))");
+    (at..).zip(text.bytes()).map(byte).collect()
+}
+
+#[tokio::test]
+async fn each_request_of_a_task_has_a_key_of_its_own_and_the_next_attempt_repeats_them() {
+    let (address, keys) = listen().await;
+    // One header, at 2200: its name at 2300, its value at 2320.
+    let words = [(2200, 2300), (2204, 15), (2208, 2320), (2212, 4)];
+    let words = words.map(|(at, word)| format!("(i32.store (i32.const {at}) (i32.const {word}))"));
+    let header = words.concat() + &text(2300, "idempotency-key") + &text(2320, "mine");
+    let body = header + &send(0) + &send(0) + &send(1) + &fetch();
+    let component = load(&guests::with_call(&body));
+    for _attempt in 0..2 {
+        component.task("job", &payload(&format!("\"http://{address}/\"")), call()).await.unwrap();
+        assert_eq!(std::mem::take(&mut *keys.lock().unwrap()), ["root.1", "root.1/2", "mine", "root.1/4"]);
+    }
 }

@@ -34,7 +34,7 @@ pub fn http_by_task(url: String) -> Result<Response> {
 /// Asks for a URL. A service that is broken is a failure, anything else an answer.
 #[task]
 pub fn http_task(url: String) -> Result<Response> {
-    let response = http(&format!("GET {url}")).idempotent().send()?;
+    let response = http(&format!("GET {url}")).send()?;
     if response.status < 500 { Ok(response) } else { response.successful() }
 }
 

@@ -17,6 +17,9 @@ use crate::testing::scope::{self, Attempt, Left, Scope, stop};
 use crate::testing::state::{Cancel, Phase, State};
 use crate::testing::world::Effect;
 
+/// How many workflows may wait for each other, each for the next.
+const DEPTH_MAX: u32 = 64;
+
 /// More than any policy of a real system: a task that never succeeds would otherwise never end a test.
 const ATTEMPTS_MAX: u32 = 10_000;
 
@@ -66,12 +69,22 @@ impl Execution {
         }
         let effect = Effect { name: name.clone(), input: invocation.input.clone(), attempt };
         self.world.effects.borrow_mut().push(effect);
-        let context = Context { execution: self.id().to_owned(), idempotency_key: self.key_of(promise), attempt };
-        let phase = match local {
-            Some(entry) if entry.kind == Kind::Workflow && !self.world.script.stubs.contains_key(&name) => {
-                Phase::Child(self.start_child(entry, promise, context, invocation.input))
+        let (now, child) = (self.world.now(), local.filter(|entry| entry.kind == Kind::Workflow));
+        if child.is_some() && self.depth() >= DEPTH_MAX {
+            let error = final_failure("too_deep", format!("{DEPTH_MAX} workflows wait for each other already"));
+            return self.state.borrow_mut().end_attempt(promise, Err(error), now);
+        }
+        let context = Context { execution: self.id(), idempotency_key: self.key_of(promise), attempt };
+        let phase = match child {
+            Some(entry) if !self.world.script.stubs.contains_key(&name) => Phase::Child {
+                place: self.start_child(entry, promise, context, invocation.input),
+                limit: limit.map(|limit| now.saturating_add(limit)),
+            },
+            _ => {
+                let late = |limit: i64| if child.is_some() { overdue() } else { timed_out(limit) };
+                let limit = limit.map(|limit| (limit, late(limit)));
+                self.runs(&name, limit, limits::recorded(self.result(&invocation, local, context)))
             }
-            _ => self.runs(&name, limit, limits::recorded(self.result(&invocation, local, context))),
         };
         if let Some(invoke) = self.state.borrow_mut().invoke_mut(promise) {
             invoke.phase = phase;
@@ -79,15 +92,18 @@ impl Execution {
     }
 
     /// When the attempt ends, and how: it may take longer than it is allowed to.
-    fn runs(&self, name: &str, limit: Option<i64>, outcome: Outcome) -> Phase {
+    fn runs(&self, name: &str, limit: Option<(i64, Error)>, outcome: Outcome) -> Phase {
         let (now, took) = (self.world.now(), self.world.script.durations.get(name).copied().unwrap_or(0));
         match limit {
-            Some(limit) if limit < took => {
-                let error = Error::new("timeout", format!("no result in {} ms", limit / 1_000));
-                Phase::Runs(now.saturating_add(limit), Err(error))
-            }
+            Some((limit, late)) if limit < took => Phase::Runs(now.saturating_add(limit), Err(late)),
             _ => Phase::Runs(now.saturating_add(took), outcome),
         }
+    }
+
+    /// A child that has taken too long is asked to stop, and nobody waits for it.
+    pub(crate) fn end_overdue(&self, promise: u32) {
+        self.cancel(&[promise], "it took too long");
+        self.state.borrow_mut().end_attempt(promise, Err(overdue()), self.world.now());
     }
 
     /// What the attempt ends with.
@@ -98,7 +114,7 @@ impl Execution {
             Target::Http(line) => return self.request(line, input, &context.idempotency_key),
         };
         let function = local.map_or("", |entry| entry.name);
-        let task = Scope::Task(Rc::new(Attempt { world: Rc::clone(&self.world), function, context }));
+        let task = Scope::Task(Rc::new(Attempt::new(Rc::clone(&self.world), function, context)));
         match (self.world.script.stubs.get(name), local) {
             (Some(stub), _) => inside(task, || stub(input)),
             (None, Some(Entry { run, .. })) => inside(task, || run(input)),
@@ -109,8 +125,9 @@ impl Execution {
     /// Starts a child, and returns its place. It runs as soon as nobody else does.
     fn start_child(&self, entry: Entry, promise: u32, context: Context, input: String) -> usize {
         let parent = self.world.place_of(self).map(|place| Parent { place, promise });
-        let key = context.idempotency_key;
-        let whose = Whose { id: key.clone(), key, attempt: context.attempt, parent, generation: 0 };
+        let Context { idempotency_key: key, attempt, .. } = context;
+        let (id, depth) = (format!("{key}#{attempt}"), self.depth() + 1);
+        let whose = Whose { id, key, attempt, parent, generation: 0, depth };
         let state = State::new(self.world.child_mailbox(entry.name), Cancel::Never);
         self.world.add(Self::new(Rc::clone(&self.world), entry, input, whose, state))
     }
@@ -133,6 +150,14 @@ impl Execution {
         }
         limits::answer_fits(encode(&response)?)
     }
+}
+
+fn overdue() -> Error {
+    Error::new("timeout", "it took longer than it may")
+}
+
+fn timed_out(limit_us: i64) -> Error {
+    Error::new("timeout", format!("no result in {} ms", limit_us / 1_000))
 }
 
 pub(crate) fn inside(scope: Scope, body: impl FnOnce() -> Outcome) -> Outcome {

@@ -55,14 +55,10 @@ use crate::{Error, Result};
 /// - Retries wait for exactly as long as their policy says: there is no jitter. The other process goes on at once after a
 ///   crash, without waiting for a lease to run out.
 /// - A workflow is asked to stop when it waits, never before it has begun.
-/// - Signals and cancellation that are still to come follow a workflow that continues as new; on a server they go to the
-///   execution that they are sent to.
 /// - A child runs again from its beginning whenever it has waited, as after a crash, in [`run`](Self::run) too. It can be
 ///   sent a signal before it is started.
-/// - A child that was asked to stop is not tried again, and one that continued as new is asked too. A server starts the
-///   first again if its retry policy allows it, and does not reach the second.
-/// - [`own`](crate::own) tells a child the operation and the attempt that it performs. A server tells it that nobody called
-///   it, and that this is attempt 1.
+/// - Executions have ids such as `test` for the workflow and `test.0#1` for the child that is the first attempt of its
+///   operation 0; on a server an id is a hash.
 /// - A panic ends the test; on a server it is the failure `trap`. A function that nobody has, a request that no stub
 ///   answers, a task that does what only workflows can, and a wait that nothing can end, end the test with an error.
 /// - Memory, instructions and the length of a journal are not limited.
@@ -112,8 +108,8 @@ impl TestEnv {
         self.script.http.insert(line.to_owned(), Rc::new(stub));
     }
 
-    /// How long each attempt of the task or stub takes; nothing unless said. A task that takes longer than its limit fails
-    /// with `timeout`; the limit is a minute unless the call has one.
+    /// How long each attempt of the task or stub takes; nothing unless said. One that takes longer than its limit fails with
+    /// `timeout`; unless the call has a limit, a task has a minute and a workflow all the time it wants.
     pub fn takes<F: Callable<A>, A>(&mut self, _function: F, duration: Duration) {
         self.script.durations.insert(F::Function::NAME.to_owned(), micros(duration));
     }
@@ -223,7 +219,7 @@ impl TestEnv {
         limits::fits("the input", &input)?;
         let world = World::new(self.script.clone(), Crashes::Never);
         let context = Context { execution: "test".to_owned(), idempotency_key: "test.0".to_owned(), attempt };
-        let scope = Attempt { world: Rc::clone(&world), function: entry.name, context };
+        let scope = Attempt::new(Rc::clone(&world), entry.name, context);
         let outcome = leaving(|| inside(Scope::Task(Rc::new(scope)), || (entry.run)(&input)));
         self.last = Run { log: world.log.take(), ..Run::default() };
         typed(limits::recorded(outcome))
@@ -274,7 +270,8 @@ impl TestEnv {
         limits::fits("the input", input)?;
         let cancel = self.script.cancel_after.map_or(Cancel::Never, |after| Cancel::At(START.saturating_add(after)));
         let state = State::new(world.mailbox(&To::Workflow), cancel);
-        let whose = Whose { id: "test".to_owned(), key: String::new(), attempt: 1, parent: None, generation: 0 };
+        let id = "test".to_owned();
+        let whose = Whose { id, key: String::new(), attempt: 1, parent: None, generation: 0, depth: 0 };
         let mut execution = Execution::new(Rc::clone(world), entry, input.to_owned(), whose, state);
         loop {
             world.add(Rc::clone(&execution));

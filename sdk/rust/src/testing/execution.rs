@@ -33,6 +33,7 @@ pub(crate) struct Execution {
 /// Who wants an execution, and as what.
 #[derive(Clone)]
 pub(crate) struct Whose {
+    /// Of the first of those whose place it takes.
     pub(crate) id: String,
     /// The operation that it performs; empty if nobody called it.
     pub(crate) key: String,
@@ -40,6 +41,8 @@ pub(crate) struct Whose {
     pub(crate) parent: Option<Parent>,
     /// How many executions it takes the place of.
     pub(crate) generation: usize,
+    /// How many workflows wait for it, each for the next.
+    pub(crate) depth: u32,
 }
 
 /// The operation that a child performs.
@@ -73,17 +76,25 @@ impl Execution {
     }
 
     pub(crate) fn context(&self) -> Context {
-        let Whose { id, key, attempt, .. } = self.whose.clone();
-        Context { execution: id, idempotency_key: key, attempt }
+        let Whose { key, attempt, .. } = self.whose.clone();
+        Context { execution: self.id(), idempotency_key: key, attempt }
     }
 
     /// The name of an operation, as a task sees it.
     pub(crate) fn key_of(&self, operation: u32) -> String {
-        format!("{}.{operation}", self.whose.id)
+        format!("{}.{operation}", self.id())
     }
 
-    pub(crate) fn id(&self) -> &str {
-        &self.whose.id
+    /// No two executions of a test have the same.
+    pub(crate) fn id(&self) -> String {
+        match self.whose.generation {
+            0 => self.whose.id.clone(),
+            generation => format!("{}~{generation}", self.whose.id),
+        }
+    }
+
+    pub(crate) fn depth(&self) -> u32 {
+        self.whose.depth
     }
 
     pub(crate) fn is_child(&self) -> bool {
@@ -152,18 +163,17 @@ impl Execution {
         Some(Self::new(Rc::clone(&self.world), self.entry, input, whose, next))
     }
 
-    /// The parent of a child that is over hears of it, unless another takes the child's place.
+    /// The parent of a child that is over hears of it, unless another takes the child's place, or nobody waits for it any
+    /// more.
     pub(crate) fn tell_parent(&self, outcome: Outcome) {
         let Some(Parent { place, promise }) = self.whose.parent else { return };
         let Some(parent) = self.world.execution(place) else { return };
         let successor = self.successor().map(|successor| self.world.add(successor));
         let mut state = parent.state.borrow_mut();
+        let own = self.world.place_of(self);
+        let Some(performer) = state.performer_mut(promise).filter(|place| Some(**place) == own) else { return };
         match successor {
-            Some(place) => {
-                if let Some(invoke) = state.invoke_mut(promise) {
-                    invoke.phase = Phase::Child(place);
-                }
-            }
+            Some(place) => *performer = place,
             None if state.is_over => {}
             None => state.end_attempt(promise, outcome, self.world.now()),
         }
@@ -185,10 +195,7 @@ impl Execution {
     /// Asks children to stop. A stub has nothing to clean up: it stops at once.
     pub(crate) fn cancel(&self, children: &[u32], reason: &str) {
         for promise in children {
-            let place = match self.state.borrow_mut().invoke_mut(*promise).map(|invoke| &invoke.phase) {
-                Some(Phase::Child(place)) => Some(*place),
-                _ => None,
-            };
+            let place = self.state.borrow_mut().performer_mut(*promise).copied();
             match place.and_then(|place| self.world.execution(place)) {
                 Some(child) => child.request_cancel(reason),
                 None => {
@@ -285,7 +292,7 @@ impl Execution {
 /// The operations that children perform, those of stubs included.
 fn children(state: &State) -> Vec<u32> {
     let performed = |phase: &Phase, is_workflow: bool| match phase {
-        Phase::Child(_) => true,
+        Phase::Child { .. } => true,
         Phase::Runs(..) => is_workflow,
         Phase::Waits(_) | Phase::Over(_) => false,
     };

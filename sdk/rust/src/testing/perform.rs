@@ -97,7 +97,7 @@ impl Execution {
             let members = state.sets.get(&set).ok_or_else(|| unknown_set(set))?.members.clone();
             for promise in members {
                 match state.invoke_mut(promise).map(|invoke| &invoke.phase) {
-                    Some(Phase::Child(_)) => children.push(promise),
+                    Some(Phase::Child { .. }) => children.push(promise),
                     Some(Phase::Waits(_) | Phase::Runs(..)) => {
                         state.end(promise, Err(cancelled(REASON).permanent()));
                     }
@@ -212,6 +212,7 @@ impl Execution {
                 };
                 state.end_attempt(promise, outcome, now);
             }
+            Event::Overdue(promise) => self.end_overdue(promise),
             Event::Fire(promise) => self.state.borrow_mut().end(promise, Ok("null".to_owned())),
             Event::Delivery => {}
             Event::Cancel => self.request_cancel("cancellation was asked for"),

@@ -1,6 +1,6 @@
 //! Which function runs on this thread, and how the environment leaves it: by unwinding, quietly.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 
@@ -30,6 +30,22 @@ pub(crate) struct Attempt {
     pub(crate) world: Rc<World>,
     pub(crate) function: &'static str,
     pub(crate) context: Context,
+    /// How many requests it has sent.
+    requests: Cell<u32>,
+}
+
+impl Attempt {
+    pub(crate) fn new(world: Rc<World>, function: &'static str, context: Context) -> Self {
+        Self { world, function, context, requests: Cell::new(0) }
+    }
+
+    /// The key of the next request. Like the engine, it tells the requests of an attempt apart, and gives the next attempt
+    /// the same keys.
+    fn request_key(&self) -> String {
+        let (count, key) = (self.requests.get() + 1, &self.context.idempotency_key);
+        self.requests.set(count);
+        if count == 1 { key.clone() } else { format!("{key}/{count}") }
+    }
 }
 
 /// Why a function was left before its end. Only this crate makes one.
@@ -121,7 +137,7 @@ impl Scope {
     pub(crate) fn http(&self, request: &Request) -> Result<Response> {
         match self {
             Self::Workflow(execution) => stop(Error::other(format!("{} is a workflow", execution.entry.name))),
-            Self::Task(attempt) => attempt.world.http(request, &attempt.context.idempotency_key),
+            Self::Task(attempt) => attempt.world.http(request, &attempt.request_key()),
         }
     }
 }

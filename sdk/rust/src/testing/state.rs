@@ -50,8 +50,11 @@ pub(crate) enum Phase {
     Waits(i64),
     /// The attempt ends then, like this.
     Runs(i64, Outcome),
-    /// The execution at this place performs it.
-    Child(usize),
+    /// The execution at this place performs it, and may take until then.
+    Child {
+        place: usize,
+        limit: Option<i64>,
+    },
     Over(Outcome),
 }
 
@@ -84,6 +87,8 @@ pub(crate) enum Cancel {
 pub(crate) enum Event {
     Attempt(u32),
     AttemptEnd(u32),
+    /// A child has taken as long as it may.
+    Overdue(u32),
     Fire(u32),
     /// A signal comes.
     Delivery,
@@ -118,7 +123,7 @@ impl State {
         match self.operations.get(promise as usize)? {
             Operation::Invoke(invoke) => match &invoke.phase {
                 Phase::Over(outcome) => Some(outcome.clone()),
-                Phase::Waits(_) | Phase::Runs(..) | Phase::Child(_) => None,
+                Phase::Waits(_) | Phase::Runs(..) | Phase::Child { .. } => None,
             },
             Operation::Timer { fired, .. } => fired.then(|| Ok("null".to_owned())),
             Operation::Other => None,
@@ -145,7 +150,16 @@ impl State {
         self.mailbox.iter().position(|signal| signal.name == name && signal.at <= now)
     }
 
-    /// The earliest event; of several at once, that of the operation that was asked for first.
+    /// The execution that performs the operation, if one does.
+    pub(crate) fn performer_mut(&mut self, promise: u32) -> Option<&mut usize> {
+        match &mut self.invoke_mut(promise)?.phase {
+            Phase::Child { place, .. } => Some(place),
+            Phase::Waits(_) | Phase::Runs(..) | Phase::Over(_) => None,
+        }
+    }
+
+    /// The earliest event; of several at once, that of the operation that was asked for first. Nobody is late before timers
+    /// have fired.
     pub(crate) fn next_event(&self, now: i64) -> Option<(i64, Event)> {
         if self.is_over {
             return None;
@@ -157,8 +171,12 @@ impl State {
         let later = self.mailbox.iter().filter(|signal| signal.at > now);
         let signals = later.map(|signal| (signal.at, Event::Delivery));
         let operations = (0..).zip(&self.operations).filter_map(|(number, operation)| operation.next_event(number));
+        let overdue = self.invokes().filter_map(|(number, invoke)| match invoke.phase {
+            Phase::Child { limit, .. } => Some((limit?, Event::Overdue(number))),
+            Phase::Waits(_) | Phase::Runs(..) | Phase::Over(_) => None,
+        });
         // min_by_key keeps the first of equals.
-        cancel.into_iter().chain(signals).chain(operations).min_by_key(|(at, _)| *at)
+        cancel.into_iter().chain(signals).chain(operations).chain(overdue).min_by_key(|(at, _)| *at)
     }
 
     /// Ends an attempt: for good, or with another one to come.
@@ -189,7 +207,7 @@ impl Operation {
             Self::Invoke(invoke) => match invoke.phase {
                 Phase::Waits(at) => Some((at, Event::Attempt(number))),
                 Phase::Runs(at, _) => Some((at, Event::AttemptEnd(number))),
-                Phase::Child(_) | Phase::Over(_) => None,
+                Phase::Child { .. } | Phase::Over(_) => None,
             },
             Self::Timer { fires_at, fired: false } => Some((*fires_at, Event::Fire(number))),
             Self::Timer { .. } | Self::Other => None,
@@ -202,11 +220,10 @@ impl Invoke {
         self.local.is_some_and(|entry| entry.kind == Kind::Workflow)
     }
 
-    /// How long an attempt may take, in microseconds. A child may take as long as it likes.
+    /// How long an attempt may take, in microseconds. A child may take as long as it likes unless the call has a limit.
     pub(crate) fn limit_us(&self) -> Option<i64> {
         let usual = self.local.filter(|entry| entry.kind == Kind::Task).map(|_| TASK_LIMIT_MS);
-        let limit = self.invocation.timeout_ms.or(usual);
-        limit.filter(|_| !self.is_workflow()).map(micros)
+        self.invocation.timeout_ms.or(usual).map(micros)
     }
 
     /// What the engine does when a call says nothing is the same for everything that can be called.

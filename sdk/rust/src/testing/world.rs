@@ -218,7 +218,7 @@ impl World {
         (mixed >> 56) as u8
     }
 
-    /// Sends a request. Like the engine, it adds the key of the operation if the headers have none.
+    /// Sends a request. Like the engine, it adds the key if the headers have none.
     pub(crate) fn http(&self, request: &Request, idempotency_key: &str) -> Result<Response> {
         let mut request = request.clone();
         if !request.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("idempotency-key")) {
