@@ -20,6 +20,8 @@ pub struct Config {
     pub workflows_max: u32,
     /// Tasks that run at once; more of them wait.
     pub tasks_max: u32,
+    /// How many calls of tasks an instance serves, one after the other, for one owner. With 1 every call has a new one.
+    pub calls_per_instance_max: u32,
     /// No limit of a single guest is higher than this.
     pub memory_bytes_max: usize,
     /// Elements of all tables of a guest.
@@ -38,6 +40,7 @@ impl Default for Config {
             functions_max: 1_000,
             workflows_max: 4_096,
             tasks_max: 256,
+            calls_per_instance_max: 1_000,
             memory_bytes_max: 256 << 20,
             table_elements_max: 100_000,
             stack_bytes_max: 512 << 10,

@@ -21,6 +21,7 @@ mod mailbox;
 mod runtime;
 mod stop;
 mod task;
+mod warm;
 mod wasi;
 
 pub use component::{Component, FunctionInfo, Kind};

@@ -18,6 +18,17 @@ impl Limiter {
         Self { memory_bytes: 0, memory_bytes_max, table_elements: 0, table_elements_max, refused: None, granted: false }
     }
 
+    /// How much memory the instance has.
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
+    /// The same instance, for another call.
+    pub(crate) fn renew(&mut self, memory_bytes_max: usize) {
+        self.memory_bytes_max = memory_bytes_max;
+        self.refused = None;
+    }
+
     /// The growth that was refused last.
     pub(crate) fn refused(&self) -> Option<&str> {
         self.refused.as_deref()

@@ -14,6 +14,7 @@ use crate::component::Component;
 use crate::config::Config;
 use crate::host::Data;
 use crate::load::{self, LoadError};
+use crate::warm::WarmPool;
 
 /// Tables and core instances that a place in the pool comes with. Adapters and runtimes of languages bring several.
 pub(crate) const TABLES_PER_PLACE: u32 = 4;
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     engine: Engine,
     workflows: Arc<Semaphore>,
     tasks: Arc<Semaphore>,
+    pub(crate) warm: WarmPool,
     pub(crate) table_elements_max: usize,
 }
 
@@ -70,6 +72,7 @@ impl Runtime {
             engine,
             workflows: Arc::new(Semaphore::new(at_least_one(config.workflows_max) as usize)),
             tasks: Arc::new(Semaphore::new(at_least_one(config.tasks_max) as usize)),
+            warm: WarmPool::new(WARM_TASKS, config.calls_per_instance_max),
             table_elements_max: config.table_elements_max,
         };
         let (loaded, loading) = (Mutex::default(), Mutex::default());
@@ -170,10 +173,15 @@ fn deterministic(config: &Config) -> wasmtime::Config {
 /// Host functions run on the guest's stack.
 const HOST_STACK_BYTES: usize = 512 << 10;
 
-/// For workflows, for tasks, and for the one component that describes itself.
+/// For workflows, for tasks that run, for those that wait for their next call, and for the one component that describes
+/// itself.
 fn places(config: &Config) -> u32 {
-    at_least_one(config.workflows_max).saturating_add(at_least_one(config.tasks_max)).saturating_add(load::WEIGHT_MAX)
+    let running = at_least_one(config.workflows_max).saturating_add(at_least_one(config.tasks_max));
+    running.saturating_add(WARM_TASKS).saturating_add(load::WEIGHT_MAX)
 }
+
+/// Places for instances of tasks that wait for their next call.
+const WARM_TASKS: u32 = 64;
 
 /// Room for at least one component of the largest sort, or it would wait for ever.
 fn at_least_one(places: u32) -> u32 {

@@ -1,9 +1,9 @@
-//! A task that runs: an instance of its own, real time and randomness, and HTTP to hosts that are allowed.
+//! A task that runs: an instance that nobody else uses meanwhile, real time and randomness, and HTTP to hosts that are allowed.
 
 use std::sync::Arc;
 
 use onward_execution::Level;
-use onward_journal::{ErrorKind, ExecutionError, InvokeResult, Payload, Timestamp};
+use onward_journal::{ErrorKind, ExecutionError, InvokeResult, Payload, Text, Timestamp};
 
 use crate::component::{Component, Kind};
 use crate::config::{FUEL_SLICE, TaskLimits};
@@ -11,6 +11,7 @@ use crate::host::{Data, OwnContext, Role, outcome_of};
 use crate::http::Egress;
 use crate::limiter::Limiter;
 use crate::stop::{defect, explain, too_large};
+use crate::warm::{Owner, Warm};
 
 /// What a task gets from the outside, apart from HTTP.
 pub trait Services: Send + Sync {
@@ -26,6 +27,8 @@ pub trait Services: Send + Sync {
 
 /// How a task is called.
 pub struct TaskCall {
+    /// On whose behalf. Calls on behalf of others get other instances.
+    pub owner: Text,
     /// What it is told about itself.
     pub context: OwnContext,
     /// What it may use.
@@ -59,17 +62,38 @@ pub(crate) async fn run(component: &Component, function: &str, input: &Payload, 
 
 /// A busy task hands control back after each slice of fuel, so that it can be timed out, or dropped.
 async fn execute(component: &Component, function: &str, input: &Payload, call: TaskCall) -> InvokeResult {
-    let TaskCall { context, limits, http, services } = call;
-    let limiter = Limiter::new(limits.memory_bytes_max, component.shared().table_elements_max);
+    let TaskCall { owner, context, limits, http, services } = call;
     let role = Role::Task(Arc::new(Served { http, services }));
-    let data = Data::new(role, context, limiter, limits.payload_bytes_max);
-    let mut store = component.store(data, FUEL_SLICE)?;
-    let called = match component.instantiate(&mut store).await {
-        Ok(instance) => instance.call_call(&mut store, function, &input.as_str().to_owned()).await,
-        Err(error) => Err(error),
+    let owner = Owner { component: component.digest(), owner };
+    let mut warm = match component.shared().warm.take(&owner) {
+        Some(warm) => again(warm, role, context, &limits)?,
+        None => anew(component, role, context, &limits).await?,
     };
-    match called {
-        Ok(outcome) => outcome_of(outcome, limits.payload_bytes_max),
+    match warm.instance.call_call(&mut warm.store, function, &input.as_str().to_owned()).await {
+        Ok(outcome) => {
+            component.shared().warm.put(owner, component.weight(), warm);
+            outcome_of(outcome, limits.payload_bytes_max)
+        }
+        Err(error) => Err(explain(&error, warm.store.data())),
+    }
+}
+
+fn again(mut warm: Warm, role: Role, context: OwnContext, limits: &TaskLimits) -> Result<Warm, ExecutionError> {
+    warm.store.data_mut().renew(role, context, limits.memory_bytes_max, limits.payload_bytes_max);
+    warm.store.set_fuel(u64::MAX).map_err(|error| defect(format_args!("{error:#}")))?;
+    Ok(warm)
+}
+
+async fn anew(
+    component: &Component,
+    role: Role,
+    context: OwnContext,
+    limits: &TaskLimits,
+) -> Result<Warm, ExecutionError> {
+    let limiter = Limiter::new(limits.memory_bytes_max, component.shared().table_elements_max);
+    let mut store = component.store(Data::new(role, context, limiter, limits.payload_bytes_max), FUEL_SLICE)?;
+    match component.instantiate(&mut store).await {
+        Ok(instance) => Ok(Warm { store, instance, calls: 0 }),
         Err(error) => Err(explain(&error, store.data())),
     }
 }

@@ -51,7 +51,8 @@ pub struct Core {
     pub(super) options: Options,
     pub(super) functions: Arc<dyn Functions>,
     pub(super) entropy: Entropy,
-    actives: BTreeMap<ExecutionId, Active>,
+    /// Boxed: they are taken out and put back at every step.
+    actives: BTreeMap<ExecutionId, Box<Active>>,
     /// Executions that are being read, and what happened to them meanwhile.
     loading: BTreeMap<ExecutionId, VecDeque<News>>,
     /// Guests that have used up their slice, in turn.
@@ -170,7 +171,7 @@ impl Core {
         if let Some(ending) = execution.ending() {
             return self.deal_with(news, &ending, actions);
         }
-        let mut active = Active::new(row, version, execution, now);
+        let mut active = Box::new(Active::new(row, version, execution, now));
         active.news = news;
         self.resume_attempts(&mut active, actions);
         self.advance(active, now, actions);
@@ -340,7 +341,7 @@ impl Core {
     /// Lets go of the guest that has waited longest. Tells whether there was one.
     fn make_room(&mut self) -> bool {
         let idle = self.actives.values().filter(|active| active.guest.is_some() && active.is_idle());
-        match idle.min_by_key(|active| active.touched).map(Active::id) {
+        match idle.min_by_key(|active| active.touched).map(|active| active.id()) {
             Some(execution) => self.remove(&execution).is_some(),
             None => false,
         }
@@ -368,7 +369,7 @@ impl Core {
         }
     }
 
-    fn remove(&mut self, execution: &ExecutionId) -> Option<Active> {
+    fn remove(&mut self, execution: &ExecutionId) -> Option<Box<Active>> {
         let active = self.actives.remove(execution)?;
         self.unwatch(&active);
         Some(active)
@@ -381,7 +382,7 @@ impl Core {
     }
 
     /// Puts an execution back, and remembers when it is due.
-    fn keep(&mut self, mut active: Active, now: Timestamp) {
+    fn keep(&mut self, mut active: Box<Active>, now: Timestamp) {
         self.unwatch(&active);
         // While a commit is under way nothing can be done about a deadline.
         active.watched = if active.ticket.is_some() || active.is_paused { None } else { active.execution.deadline() };
@@ -393,7 +394,7 @@ impl Core {
     }
 
     /// Takes as many steps as it can without waiting for a commit.
-    fn advance(&mut self, mut active: Active, now: Timestamp, actions: &mut Vec<Action>) {
+    fn advance(&mut self, mut active: Box<Active>, now: Timestamp, actions: &mut Vec<Action>) {
         if active.ticket.is_some() {
             return self.keep(active, now);
         }
@@ -462,7 +463,7 @@ impl Core {
     }
 
     /// What a step led to can now be seen.
-    fn durable(&mut self, mut active: Active, now: Timestamp, actions: &mut Vec<Action>) {
+    fn durable(&mut self, mut active: Box<Active>, now: Timestamp, actions: &mut Vec<Action>) {
         active.ticket = None;
         active.version += u64::from(active.pending.changes_row);
         let pending = std::mem::take(&mut active.pending);
@@ -505,7 +506,7 @@ impl Core {
     }
 
     /// What is in memory may not be what is stored: it is read again.
-    fn start_over(&mut self, active: Active, actions: &mut Vec<Action>) {
+    fn start_over(&mut self, active: Box<Active>, actions: &mut Vec<Action>) {
         let id = active.id();
         // Messages stay in the inbox and come again; results of attempts exist only here.
         self.forget(&active.news);

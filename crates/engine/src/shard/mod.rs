@@ -19,6 +19,7 @@ use onward_journal::{
     ComponentDigest, Delivery, Event, ExecutionId, InvokeKind, InvokeResult, Journal, JournalEvent, Name, Payload,
     PromiseId, Text,
 };
+use onward_runs::TenantId;
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Error, Receipt};
 
@@ -229,4 +230,6 @@ pub struct Attempt {
     pub delivery: Delivery,
     /// Which hosts it may send requests to.
     pub hosts: Hosts,
+    /// On whose behalf.
+    pub tenant: TenantId,
 }

@@ -81,6 +81,23 @@ impl Data {
         }
     }
 
+    /// Lets go of what the last call was about.
+    pub(crate) fn forget(&mut self) {
+        self.role = Role::Describe;
+        self.context = OwnContext { execution: Text::from(""), idempotency_key: Text::from(""), attempt: 0 };
+        self.last_words.clear();
+        self.lines = Lines::default();
+        self.requests = 0;
+    }
+
+    /// The same instance, for another call of a task.
+    pub(crate) fn renew(&mut self, role: Role, context: OwnContext, memory_bytes_max: usize, payload_bytes_max: usize) {
+        self.role = role;
+        self.context = context;
+        self.payload_bytes_max = payload_bytes_max;
+        self.limiter.renew(memory_bytes_max);
+    }
+
     pub(crate) fn last_words(&self) -> Option<&str> {
         Some(self.last_words.as_str()).filter(|words| !words.is_empty())
     }

@@ -213,6 +213,7 @@ fn fetch() -> String {
 
 fn call() -> TaskCall {
     TaskCall {
+        owner: "tenant".into(),
         context: own(),
         limits: TaskLimits::default(),
         http: Egress { http: local(), hosts: ["127.0.0.1:*".parse().unwrap()].into() },

@@ -91,6 +91,7 @@ fn fail_fails_with_its_kind() {
 #[tokio::test]
 async fn step_runs_as_a_task() {
     let call = TaskCall {
+        owner: "tenant".into(),
         context: own(),
         limits: TaskLimits::default(),
         http: Egress { http: Http::new(HttpConfig::default()).unwrap(), hosts: [].into() },

@@ -32,7 +32,7 @@ fn nowhere() -> Egress {
 }
 
 fn call(limits: TaskLimits) -> TaskCall {
-    TaskCall { context: own(), limits, http: nowhere(), services: Arc::new(Fixed::default()) }
+    TaskCall { owner: "tenant".into(), context: own(), limits, http: nowhere(), services: Arc::new(Fixed::default()) }
 }
 
 async fn job(body: &str, limits: TaskLimits) -> InvokeResult {
