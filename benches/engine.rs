@@ -1,15 +1,22 @@
 //! How fast workflows go on, beside what the same database does with plain one-row commits, measured turn by turn in the
-//! same run; how fast one is replayed; and what those that wait cost.
+//! same run; how fast one is replayed; whether a long one gets slower; and what those that wait cost.
 //!
-//! `cargo bench -p onward-benches --bench engine [-- --quick] [-- --gate 0.5]`
+//! `cargo bench -p onward-benches --bench engine [-- --quick] [-- --only 3] [-- --gate 0.5]`
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use onward_benches::{Options, Report, timed};
-use onward_embed::Engine;
-use onward_store::Store;
+use onward_benches::{Options, Report, median, timed};
+use onward_embed::{Engine, Wasm};
+use onward_engine::client::SHARDS;
+use onward_engine::node::Code as _;
+use onward_engine::replay::{Verdict, replay};
+use onward_engine::shard::Entry;
+use onward_journal::{Event, Journal, codec};
+use onward_store::memory::Memory;
+use onward_store::tables::Execution;
+use onward_store::{Records as _, Scan, Shard, Store};
 use onward_store_sqlite::Sqlite;
 use onward_store_sqlite::yardstick::Yardstick;
 use serde_json::json;
@@ -24,7 +31,19 @@ fn main() -> Result<()> {
     let options = Options::from_args()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let folder = tempfile::tempdir_in(".")?;
-    chains(options, &runtime, folder.path())
+    if options.wants(1) || options.wants(2) {
+        chains(options, &runtime, folder.path())?;
+    }
+    if options.wants(3) {
+        replays(options, &runtime)?;
+    }
+    if options.wants(4) {
+        long_chain(options, &runtime, folder.path())?;
+    }
+    if options.wants(5) {
+        parked(options, &runtime, folder.path())?;
+    }
+    Ok(())
 }
 
 /// An engine on a new SQLite store, with the guests.
@@ -65,4 +84,118 @@ async fn run(engine: &Engine, width: usize, chains: usize) -> Result<()> {
         Ok(())
     });
     futures_util::future::try_join_all(lanes).await.map(drop)
+}
+
+/// A journal of ten thousand events, from its stored form to a guest that waits where it waited.
+fn replays(options: Options, runtime: &Runtime) -> Result<()> {
+    const EVENTS: usize = 10_000;
+    let mut report = Report::new("replay of a chain of WASM tasks from its stored journal", "event", options);
+    let (row, records) = runtime.block_on(async {
+        let engine = Engine::on(Arc::new(Memory::default())).open().await?;
+        engine.deploy(GUESTS, &[]).await?;
+        let started = engine.start("chain", &json!({ "steps": EVENTS / 5 }), None).await?;
+        engine.outcome(started.execution).await?.context("the chain failed")?;
+        let row = engine.client().execution(started.execution).await?.context("the chain is gone")?;
+        let events = engine.client().journal(started.execution).await?;
+        let records = codec::encode(started.execution, &events)?;
+        println!("{:<44} {:>14}", "events", events.len());
+        engine.stop().await?;
+        anyhow::Ok((row, records))
+    })?;
+    let wasm = Wasm::usual()?;
+    wasm.functions(GUESTS, &[])?;
+    let time = median(options, || -> Result<()> {
+        let journal = Journal::recover(row.execution_id, codec::decode(row.execution_id, &records)?)?;
+        let entry = Entry::of(&row, &journal).context("no start")?;
+        let verdict = replay(&journal, &mut *wasm.guest(&entry)?)?;
+        anyhow::ensure!(matches!(verdict, Verdict::Repeats { .. }), "it did not repeat itself: {verdict:?}");
+        Ok(())
+    });
+    let events = codec::decode(row.execution_id, &records)?.len();
+    report.row("decoded, checked, folded and replayed", events, time, Some(EVENTS as f64 / 0.05));
+    report.finish()
+}
+
+/// The last steps of a long chain take no longer than the first.
+fn long_chain(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
+    const STEPS: usize = 5_000;
+    const PART: usize = 500;
+    let mut report = Report::new("one chain of 5,000 WASM tasks on SQLite", "step", options);
+    let engine = runtime.block_on(engine(&folder.join("long.db")))?;
+    let mut ratios = Vec::new();
+    for _ in 0..options.runs {
+        let events = runtime.block_on(async {
+            let started = engine.start("chain", &json!({ "steps": STEPS }), None).await?;
+            engine.outcome(started.execution).await?.context("the chain failed")?;
+            anyhow::Ok(engine.client().journal(started.execution).await?)
+        })?;
+        let ends = events.iter().filter(|it| matches!(it.event, Event::InvokeCompleted { .. }));
+        let ends: Vec<i64> = ends.map(|it| it.timestamp.as_micros()).collect();
+        let took = |from: usize| (ends[from + PART - 1] - ends[from]) as f64;
+        ratios.push(took(STEPS - PART) / took(0));
+    }
+    ratios.sort_unstable_by(f64::total_cmp);
+    runtime.block_on(engine.stop())?;
+    report.ratio("last 500 steps against the first 500", ratios[ratios.len() / 2], 1.3);
+    report.finish()
+}
+
+/// Executions that wait for a signal: what they take in memory and on disk.
+fn parked(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
+    const PARKED: usize = 100_000;
+    let mut report = Report::new("100,000 executions that wait for a signal, on SQLite", "start", options);
+    let path = folder.join("parked.db");
+    let engine = runtime.block_on(engine(&path))?;
+    // What an engine takes by itself does not count.
+    runtime.block_on(park(&engine, 1_000))?;
+    let (memory, disk) = (resident()?, on_disk(&path)?);
+    let time = timed(|| runtime.block_on(park(&engine, PARKED)))?;
+    report.row("started and parked, 64 at a time", PARKED, time, None);
+    let each = |bytes: u64, before: u64| bytes.saturating_sub(before) as f64 / PARKED as f64;
+    report.ratio("bytes of memory each", each(resident()?, memory), 1_024.0);
+    runtime.block_on(engine.stop())?;
+    report.ratio("bytes on disk each", each(on_disk(&path)?, disk), 2_048.0);
+    report.finish()
+}
+
+async fn park(engine: &Engine, count: usize) -> Result<()> {
+    let lanes = (0..64).map(|lane| async move {
+        for _ in (lane..count).step_by(64) {
+            engine.start("waiter", &json!({}), None).await?;
+        }
+        anyhow::Ok(())
+    });
+    futures_util::future::try_join_all(lanes).await?;
+    // Until the last of them waits, and was put aside.
+    while engine.in_memory() > 0 || is_any_due(engine).await? {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+async fn is_any_due(engine: &Engine) -> Result<bool> {
+    let store = engine.client().store();
+    let now = store.now().await?;
+    for shard in (0..SHARDS).map(Shard) {
+        let due = Scan::by::<Execution>(Execution::BY_WAKE).equal(&shard).until(&now).limit(1);
+        let rows: Vec<(Execution, u64)> = store.list(due).await?;
+        if !rows.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Memory of this process that is in RAM.
+fn resident() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib << 10)
+}
+
+/// The file and what lies beside it.
+fn on_disk(path: &Path) -> Result<u64> {
+    let names = ["", "-wal", "-shm"].map(|end| format!("{}{end}", path.display()));
+    Ok(names.iter().filter_map(|name| std::fs::metadata(name).ok()).map(|file| file.len()).sum())
 }

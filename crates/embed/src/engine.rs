@@ -84,6 +84,11 @@ impl Engine {
         &self.client
     }
 
+    /// How many executions are in memory here; the others wait in the store alone.
+    pub fn in_memory(&self) -> usize {
+        self.node.in_memory()
+    }
+
     /// Deploys a component. Its functions may send requests to `hosts`, where the process that runs them allows it too.
     pub async fn deploy(&self, code: &[u8], hosts: &[String]) -> Result<ComponentDigest, EngineError> {
         let functions = self.wasm.functions(code, hosts)?;

@@ -211,6 +211,6 @@ fn pool(config: &Config, places: u32) -> PoolingAllocationConfig {
 }
 
 /// Places that stay set up for the component that used them last.
-const WARM_PLACES: u32 = 256;
+const WARM_PLACES: u32 = 64;
 /// What such a place may keep of the memory it has used.
 const KEPT_BYTES: usize = 512 << 10;

@@ -6,6 +6,7 @@ mod shard_loop;
 mod tasks;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -77,17 +78,23 @@ pub struct Node {
     pub(crate) library: Arc<Library>,
     pub(crate) options: Options,
     pub(crate) nearby: Arc<Nearby>,
+    pub(crate) in_memory: AtomicUsize,
 }
 
 impl Node {
     /// A node that has not begun yet.
     pub fn new(store: Arc<dyn Store>, library: Library, options: Options) -> Self {
-        Self { store, library: Arc::new(library), options, nearby: Arc::default() }
+        Self { store, library: Arc::new(library), options, nearby: Arc::default(), in_memory: AtomicUsize::new(0) }
     }
 
     /// What clients of the same process tell its shards, and hear of them.
     pub fn nearby(&self) -> Arc<Nearby> {
         Arc::clone(&self.nearby)
+    }
+
+    /// How many executions are in memory here. The others are in the store alone.
+    pub fn in_memory(&self) -> usize {
+        self.in_memory.load(Ordering::Relaxed)
     }
 
     /// Learns now which names stand for what, rather than with its next turn.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -89,6 +90,14 @@ struct Owner<'a> {
     notes: mpsc::UnboundedReceiver<Note>,
     read_inbox: bool,
     is_lost: bool,
+    /// How many executions were in memory when that was last told.
+    counted: usize,
+}
+
+impl Drop for Owner<'_> {
+    fn drop(&mut self) {
+        self.node.in_memory.fetch_sub(self.counted, Ordering::Relaxed);
+    }
 }
 
 impl<'a> Owner<'a> {
@@ -111,6 +120,7 @@ impl<'a> Owner<'a> {
             notes: node.nearby.listen(shard),
             read_inbox: true,
             is_lost: false,
+            counted: 0,
         }
     }
 
@@ -142,7 +152,7 @@ impl<'a> Owner<'a> {
             }
         }
         self.tasks.values().for_each(AbortHandle::abort);
-        Ok((!self.is_lost).then_some(self.lease))
+        Ok((!self.is_lost).then(|| self.lease.clone()))
     }
 
     fn until_due(&self) -> Instant {
@@ -250,7 +260,9 @@ impl<'a> Owner<'a> {
             Input::Absent(id) | Input::NotLoaded { execution: id, .. } => self.loading.remove(id),
             _ => false,
         };
-        for action in self.core.handle(input, self.time.now()) {
+        let actions = self.core.handle(input, self.time.now());
+        self.count();
+        for action in actions {
             match action {
                 Action::Commit { ticket, commit } => {
                     let store = Arc::clone(&self.node.store);
@@ -277,6 +289,15 @@ impl<'a> Owner<'a> {
                 Action::Stuck { execution, reason } => self.raise(execution, &reason),
                 Action::Lost => self.is_lost = true,
             }
+        }
+    }
+
+    fn count(&mut self) {
+        let before = std::mem::replace(&mut self.counted, self.core.len());
+        if self.counted > before {
+            self.node.in_memory.fetch_add(self.counted - before, Ordering::Relaxed);
+        } else if self.counted < before {
+            self.node.in_memory.fetch_sub(before - self.counted, Ordering::Relaxed);
         }
     }
 

@@ -16,7 +16,7 @@ use super::{Action, AttemptId, Functions, Input, message, step};
 const REMEMBERED: usize = 1 << 16;
 
 /// How often executions that wait are looked through, in milliseconds.
-const SWEEP_MS: u64 = 500;
+const SWEEP_MS: u64 = 100;
 
 /// How long an execution that cannot go on is left alone, in milliseconds: its code may be there by then.
 const STUCK_MS: u64 = 30_000;
@@ -37,7 +37,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limits: Limits::default(), idle_ms: 10_000, idle_max: 400 }
+        Self { limits: Limits::default(), idle_ms: 10_000, idle_max: 64 }
     }
 }
 
