@@ -119,9 +119,10 @@ impl Folder {
         let ours = fs::metadata(self.stage.path())?.modified()?;
         for entry in fs::read_dir(&self.path)?.flatten() {
             let is_stage = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGE));
-            let age = entry.metadata()?.modified().ok().and_then(|at| ours.duration_since(at).ok());
+            let Some(metadata) = unless_gone(entry.metadata())? else { continue };
+            let age = metadata.modified().ok().and_then(|at| ours.duration_since(at).ok());
             if is_stage && age.is_some_and(|age| age > STALE) {
-                fs::remove_dir_all(entry.path())?;
+                unless_gone(fs::remove_dir_all(entry.path()))?;
             }
         }
         Ok(())
@@ -132,7 +133,7 @@ impl Folder {
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
-            let metadata = entry.metadata()?;
+            let Some(metadata) = unless_gone(entry.metadata())? else { continue };
             if metadata.is_file() {
                 files.push((metadata.modified()?, metadata.len(), entry.path()));
             }
@@ -143,10 +144,19 @@ impl Folder {
             if bytes <= self.bytes_max {
                 break;
             }
-            fs::remove_file(path)?;
+            unless_gone(fs::remove_file(path))?;
             bytes -= freed;
         }
         Ok(())
+    }
+}
+
+/// Processes come and go, and tidy up behind themselves: what is gone is no error.
+fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
