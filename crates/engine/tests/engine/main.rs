@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
 
 mod doctor;
+mod edges;
 mod explain;
 mod foreign;
 mod loops;

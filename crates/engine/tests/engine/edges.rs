@@ -1,0 +1,292 @@
+//! Where executions come to their limits: no room, no time, no code, too deep, and somebody who took their place. Time is
+//! virtual.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onward_engine::client::{Client, FunctionInfo, FunctionKind, Scope};
+use onward_engine::node::{Code, Library, Native, Node, Options};
+use onward_engine::shard::{Attempt, Entry, Unready};
+use onward_execution::{Answer, Guest, Script, Turn};
+use onward_journal::{
+    ComponentDigest, Delivery, ErrorKind, Event, ExecutionError, ExecutionId, InvokeResult, Payload, RetryPolicy,
+    Timestamp,
+};
+use onward_store::memory::Memory;
+use onward_store::tables::{Alert, Message};
+use onward_store::{Clock, Policy, Records as _, Scan, Store};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+struct Paused(Instant);
+
+impl Clock for Paused {
+    fn now(&self) -> Timestamp {
+        Timestamp::EPOCH.plus_ms(1_000_000 + u64::try_from(self.0.elapsed().as_millis()).unwrap())
+    }
+}
+
+fn json(text: &str) -> Payload {
+    Payload::parse(text).unwrap()
+}
+
+fn once(timeout_ms: u64) -> Option<Box<RetryPolicy>> {
+    Some(Box::new(RetryPolicy {
+        max_attempts: std::num::NonZeroU32::new(1),
+        timeout_ms: Some(timeout_ms),
+        ..RetryPolicy::default()
+    }))
+}
+
+fn script(function: &str, input: Payload, made: usize) -> Script {
+    match function {
+        // Calls itself, for ever.
+        "deep" => Script::new(|host| async move { host.invoke("deep", json("null")).await }),
+        "slow" => Script::new(|host| async move { host.sleep(3_600_000).await.map(|()| json("1")) }),
+        "hasty" => Script::new(|host| async move {
+            let slow = host.schedule_as("slow", json("null"), once(1_000), Delivery::AtLeastOnce).await?;
+            host.wait(slow).await
+        }),
+        // Counts signals, and continues as new after each.
+        "counter" => Script::new(move |host| async move {
+            let count: u32 = input.as_str().parse().unwrap();
+            let last = host.signal("tick", None).await?.unwrap();
+            if last == json("\"stop\"") {
+                return Ok(json(&count.to_string()));
+            }
+            host.continue_as_new(json(&(count + 1).to_string())).await?;
+            Ok(json("null"))
+        }),
+        "guardian" => Script::new(|host| async move { host.invoke("counter", json("0")).await }),
+        "busy" => Script::new(|host| async move { host.invoke("work", json("1")).await }),
+        // Asks for something else each time it is made.
+        "fickle" => Script::new(move |host| async move {
+            if made == 0 {
+                host.sleep(60_000).await?
+            } else {
+                drop(host.random(4).await?)
+            }
+            host.signal("go", None).await?;
+            Ok(json("null"))
+        }),
+        other => panic!("{other}"),
+    }
+}
+
+/// Scripts, of which only so many have room at a time.
+struct Crowded {
+    room: Arc<AtomicUsize>,
+    made: AtomicUsize,
+}
+
+/// A guest that takes room for as long as it is there.
+struct Roomy {
+    script: Script,
+    room: Arc<AtomicUsize>,
+}
+
+impl Guest for Roomy {
+    fn turn(&mut self, answer: Option<Answer>) -> Turn {
+        self.script.turn(answer)
+    }
+}
+
+impl Drop for Roomy {
+    fn drop(&mut self) {
+        self.room.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Code for Crowded {
+    async fn load(&self, _: &[u8]) -> Result<Vec<FunctionInfo>, String> {
+        Ok(functions())
+    }
+
+    fn is_loaded(&self, _: ComponentDigest) -> bool {
+        true
+    }
+
+    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
+        if self.room() == 0 {
+            return Err(Unready::Room);
+        }
+        self.room.fetch_sub(1, Ordering::SeqCst);
+        let made = self.made.fetch_add(1, Ordering::SeqCst);
+        let script = script(&entry.execution.function, entry.input.clone(), made);
+        Ok(Box::new(Roomy { script, room: Arc::clone(&self.room) }))
+    }
+
+    fn room(&self) -> usize {
+        self.room.load(Ordering::SeqCst)
+    }
+
+    async fn task(&self, _: ComponentDigest, _: &Attempt) -> InvokeResult {
+        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks"))
+    }
+
+    async fn http(&self, _: &Attempt) -> InvokeResult {
+        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no network"))
+    }
+}
+
+fn functions() -> Vec<FunctionInfo> {
+    ["deep", "slow", "hasty", "counter", "guardian", "busy", "fickle"]
+        .map(|name| FunctionInfo { name: name.to_owned(), kind: FunctionKind::Workflow, schema: None })
+        .to_vec()
+}
+
+struct World {
+    store: Arc<dyn Store>,
+    client: Client,
+    stop: watch::Sender<bool>,
+    node: JoinHandle<Result<(), onward_store::Error>>,
+}
+
+impl World {
+    async fn new(room: usize) -> Self {
+        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(Paused(Instant::now()))));
+        let scope = Scope {
+            tenant: "acme".parse().unwrap(),
+            project: "shop".parse().unwrap(),
+            environment: "prod".parse().unwrap(),
+        };
+        let client = Client::new(Arc::clone(&store), scope);
+        client.deploy(b"scripts", &functions(), &[]).await.unwrap();
+        let native = Native::default().task("work", |attempt: Attempt| async move {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            Ok(attempt.input)
+        });
+        let code = Crowded { room: Arc::new(AtomicUsize::new(room)), made: AtomicUsize::new(0) };
+        let library = Library::new(Arc::new(code), native);
+        let node = Arc::new(Node::new(Arc::clone(&store), library, Options::default()));
+        let client = client.beside(&node);
+        let (stop, stopped) = watch::channel(false);
+        let node = tokio::spawn(node.run(stopped));
+        Self { store, client, stop, node }
+    }
+
+    async fn start(&self, function: &str, input: &str) -> ExecutionId {
+        self.client.start(function, json(input), None).await.unwrap().execution
+    }
+
+    async fn result(&self, id: ExecutionId) -> InvokeResult {
+        for _ in 0..10_000 {
+            if let Some(result) = self.client.result(id).await.unwrap() {
+                return result;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("it never ends: {:?}", self.client.journal(id).await.unwrap().last());
+    }
+
+    async fn tick(&self, to: ExecutionId, text: &str, key: Option<&str>) {
+        self.client.signal(to, "tick".parse().unwrap(), json(text), key).await.unwrap();
+    }
+
+    /// Until nothing waits to be taken any more.
+    async fn settled(&self) {
+        for _ in 0..1_000 {
+            let waiting: Vec<(Message, u64)> = self.store.list(Scan::all::<Message>()).await.unwrap();
+            if waiting.iter().all(|(message, _)| message.body.is_empty()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("messages are never taken");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_takes_too_long_is_not_waited_for() {
+    let world = World::new(100).await;
+    let id = world.start("hasty", "null").await;
+    assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Timeout);
+    let events = world.client.journal(id).await.unwrap();
+    let child = events.iter().find_map(|it| match it.event {
+        Event::InvokeStarted { child, .. } => child,
+        _ => None,
+    });
+    assert_eq!(world.result(child.unwrap()).await.unwrap_err().kind, ErrorKind::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn workflows_that_wait_for_each_other_come_to_an_end() {
+    let world = World::new(1_000).await;
+    let id = world.start("deep", "null").await;
+    assert_eq!(world.result(id).await.unwrap_err().kind.as_str(), "too_deep");
+    let executions = world.client.executions(None, 1_000).await.unwrap();
+    assert_eq!(executions.len(), 65, "64 wait for one each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn signals_find_whoever_took_the_place_of_their_addressee() {
+    let world = World::new(100).await;
+    let id = world.start("counter", "0").await;
+    for round in 0..5 {
+        world.tick(id, "1", Some(&format!("key {round}"))).await;
+        world.settled().await;
+    }
+    // Those were all taken by somebody; sending them again does nothing.
+    for round in 0..5 {
+        world.tick(id, "1", Some(&format!("key {round}"))).await;
+        world.settled().await;
+    }
+    world.tick(id, "\"stop\"", None).await;
+    assert_eq!(world.result(id).await, Ok(json("5")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancellation_finds_the_successor_of_a_child() {
+    let world = World::new(100).await;
+    let id = world.start("guardian", "null").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let executions = world.client.executions(None, 10).await.unwrap();
+    let child = executions.iter().find(|row| &*row.function == "counter").unwrap().execution_id;
+    world.tick(child, "1", None).await;
+    world.settled().await;
+    world.client.cancel(id, "enough").await.unwrap();
+    assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
+    assert_eq!(world.result(child).await.unwrap_err().kind, ErrorKind::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn guests_that_find_no_room_wait_for_it() {
+    let world = World::new(3).await;
+    let mut waiting = Vec::new();
+    for _ in 0..5 {
+        // Those that only wait make room for those that work.
+        waiting.push(world.start("counter", "0").await);
+    }
+    let mut ids = Vec::new();
+    for _ in 0..40 {
+        ids.push(world.start("busy", "null").await);
+    }
+    for id in ids {
+        assert_eq!(world.result(id).await, Ok(json("1")));
+    }
+    for id in waiting {
+        world.tick(id, "\"stop\"", None).await;
+        assert_eq!(world.result(id).await, Ok(json("0")));
+    }
+    world.stop.send(true).unwrap();
+    world.node.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_execution_that_cannot_go_on_raises_one_alert() {
+    let world = World::new(100).await;
+    let id = world.start("fickle", "null").await;
+    // It is put aside while it sleeps, and does something else when it is made again.
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    world.client.signal(id, "go".parse().unwrap(), json("1"), None).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let alerts: Vec<(Alert, u64)> = world.store.list(Scan::all::<Alert>()).await.unwrap();
+    let alerts: Vec<_> = alerts.iter().map(|(alert, _)| (&*alert.code, &*alert.subject)).collect();
+    assert_eq!(alerts, [("EXECUTION_STUCK", &*id.to_string())]);
+    let waiting: Vec<(Message, u64)> = world.store.list(Scan::all::<Message>()).await.unwrap();
+    assert_eq!(waiting.len(), 1, "the signal is kept until the execution can take it");
+}
