@@ -269,7 +269,12 @@ impl<'a> Owner<'a> {
                     self.waiting.push(Box::pin(async move {
                         match store.commit(*commit).await {
                             Err(error) if error.kind() == Kind::Fatal => Err(error),
-                            result => Ok(Input::Committed { ticket, result }),
+                            result => {
+                                if let Err(error) = &result {
+                                    tracing::warn!(%error, "a step could not be stored; it is taken again");
+                                }
+                                Ok(Input::Committed { ticket, result })
+                            }
                         }
                     }));
                 }

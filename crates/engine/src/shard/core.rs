@@ -222,6 +222,15 @@ impl Core {
         actions.push(Action::Stuck { execution, reason });
     }
 
+    fn leave_active(&mut self, active: Box<Active>, reason: String, now: Timestamp, actions: &mut Vec<Action>) {
+        let execution = active.id();
+        let consumed = active.pending.consumed.into_iter();
+        let consumed = consumed.map(|(message, version)| News::Message(Box::new(message), version));
+        let ended = active.pending.ended.into_iter().map(|(id, result)| News::Ended(id, result));
+        let news = ended.chain(consumed).chain(active.news).collect();
+        self.leave(execution, reason, news, now, actions);
+    }
+
     /// What waits for an execution that takes nothing any more goes to whoever took its place, or out of the way.
     fn deal_with(&mut self, news: VecDeque<News>, ending: &Ending, actions: &mut Vec<Action>) {
         let mut commit = Commit::new().fence(self.shard, self.epoch);
@@ -422,12 +431,7 @@ impl Core {
             }
             Err(Halt::Stuck(reason)) => {
                 self.unwatch(&active);
-                let consumed = std::mem::take(&mut active.pending.consumed);
-                let consumed = consumed.into_iter().map(|(message, version)| News::Message(Box::new(message), version));
-                let ended = std::mem::take(&mut active.pending.ended);
-                let ended = ended.into_iter().map(|(id, result)| News::Ended(id, result));
-                let news = ended.chain(consumed).chain(std::mem::take(&mut active.news)).collect();
-                self.leave(active.id(), reason, news, now, actions);
+                self.leave_active(active, reason, now, actions);
             }
         }
     }
@@ -456,6 +460,10 @@ impl Core {
                 active.watched = None;
                 match result {
                     Ok(_) => self.durable(active, now, actions),
+                    // The same step would be refused in the same way.
+                    Err(error) if matches!(error.kind(), Kind::Invalid | Kind::Corrupt) => {
+                        self.leave_active(active, format!("its step is refused: {error}"), now, actions);
+                    }
                     Err(_) => self.start_over(active, actions),
                 }
             }

@@ -149,7 +149,12 @@ fn take_message(core: &mut Core, active: &mut Active, sent: &Message, now: Times
 
 fn send_cancel(core: &Core, active: &mut Active, to: ExecutionId, reason: Text, now: Timestamp) -> Result<(), Halt> {
     let message = message::cancel(to, core.shard, reason, now).map_err(|error| error.to_string())?;
-    active.pending.sent.push(message);
+    // Who is asked to stop because of a cancellation may be asked again because that was the end.
+    let is_asked =
+        |sent: &Message| (&sent.execution_id, &sent.dedup_key) == (&message.execution_id, &message.dedup_key);
+    if !active.pending.sent.iter().any(is_asked) {
+        active.pending.sent.push(message);
+    }
     Ok(())
 }
 
