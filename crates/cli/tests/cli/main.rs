@@ -1,13 +1,15 @@
 //! The binary as its users meet it: what it prints where, with which exit code, and what is left after it was killed.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
 
+mod crash;
 mod faults;
 mod journal;
 mod kills;
 mod look;
 mod state;
 mod work;
+mod worked;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};

@@ -12,7 +12,7 @@ use crate::{onward, text};
 
 /// A store with a component in it.
 pub(crate) struct Place {
-    folder: TempDir,
+    pub(crate) folder: TempDir,
     pub(crate) url: String,
     _cluster: Option<Arc<Cluster>>,
 }

@@ -1,0 +1,224 @@
+//! The engine as a library: workflows in WASM, tasks in Rust, in a process that goes on with something else.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onward_embed::{Builder, Call, Client, Engine, EngineError, ErrorKind, ExecutionError, ExecutionId, Payload, Wasm};
+use onward_journal::Event;
+use onward_store::Store;
+use onward_store_postgres::Postgres;
+use onward_testing::{Cluster, Durability};
+use onward_wasm::{Config, HttpConfig};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::world::{built, cache, scope};
+
+/// So long that a test which waits for it is one that has failed.
+const LEASE: Duration = Duration::from_secs(3_600);
+
+/// Nothing here takes nearly as long.
+const HANGS: Duration = Duration::from_secs(20);
+
+fn builder(folder: &Path) -> Builder {
+    let url = format!("sqlite:{}", folder.join("store.db").display());
+    Engine::builder(&url).cache_folder(Some(cache())).lease(LEASE)
+}
+
+async fn deployed(builder: Builder) -> Engine {
+    let engine = builder.open().await.unwrap();
+    engine.deploy(&built("journals.wasm"), &[]).await.unwrap();
+    engine
+}
+
+/// Has a workflow call a task of this process.
+async fn start(engine: &Engine, task: &str, input: Value) -> ExecutionId {
+    engine.start("call_native", &json!({"function": task, "input": input}), None).await.unwrap().execution
+}
+
+async fn call(engine: &Engine, task: &str, input: Value) -> (ExecutionId, Result<Value, ExecutionError>) {
+    let id = start(engine, task, input).await;
+    let ended = tokio::time::timeout(HANGS, engine.wait(id)).await;
+    (id, ended.unwrap_or_else(|_| panic!("{task} never ends")).unwrap())
+}
+
+async fn attempts(engine: &Engine, id: ExecutionId) -> usize {
+    let events = engine.client().journal(id).await.unwrap();
+    events.iter().filter(|it| matches!(it.event, Event::InvokeStarted { .. })).count()
+}
+
+fn kind(text: &str) -> ErrorKind {
+    text.parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_calls_a_function_of_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&calls);
+    let engine = deployed(builder(folder.path()).task("double", move |n: u64, call: Call| {
+        noted.lock().unwrap().push((call.execution(), call.idempotency_key(), call.attempt()));
+        async move { if call.attempt() < 3 { Err(ExecutionError::named("busy", "not yet")) } else { Ok(2 * n) } }
+    }));
+    let engine = engine.await;
+    let (id, result) = call(&engine, "double", json!(21)).await;
+    assert_eq!(result, Ok(json!(42)));
+    let key = id.child(0).to_string();
+    let expected: Vec<_> = (1..=3).map(|attempt| (id, key.clone(), attempt)).collect();
+    assert_eq!(*calls.lock().unwrap(), expected, "the key is the same for every attempt");
+    let wrong: Result<Result<String, _>, _> = engine.wait(id).await;
+    assert!(matches!(wrong, Err(EngineError::Json { what: "the result", .. })), "{wrong:?}");
+    engine.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_or_written_is_not_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = builder(folder.path())
+        .task("double", |n: u64, _: Call| async move { Ok(2 * n) })
+        .task("map", |(): (), _: Call| async move { Ok(BTreeMap::from([((1, 2), 3)])) });
+    let engine = deployed(engine).await;
+    for (task, input, expected) in [("double", json!("many"), "input"), ("map", json!(null), "result")] {
+        let (id, result) = call(&engine, task, input).await;
+        let error = result.unwrap_err();
+        assert_eq!(error.kind, kind(expected), "{error}");
+        assert_eq!(attempts(&engine, id).await, 1, "{task}");
+    }
+    engine.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_is_tried_again_unless_it_is_permanent() {
+    let folder = tempfile::tempdir().unwrap();
+    let refuse = |is_permanent: bool, _: Call| async move {
+        let error = ExecutionError::named("card_declined", "no");
+        Err::<(), _>(if is_permanent { error.permanent() } else { error })
+    };
+    let engine = deployed(builder(folder.path()).task("refuse", refuse)).await;
+    for (is_permanent, expected) in [(true, 1), (false, 3)] {
+        let (id, result) = call(&engine, "refuse", json!(is_permanent)).await;
+        assert_eq!(result.unwrap_err().kind, kind("card_declined"));
+        assert_eq!(attempts(&engine, id).await, expected);
+    }
+    engine.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_function_that_nobody_has_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = deployed(builder(folder.path())).await;
+    let (_, result) = call(&engine, "nobody_has_this", json!(1)).await;
+    assert_eq!(result.unwrap_err().kind, kind("unknown_function"));
+    engine.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_panics_fails_and_takes_nobody_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = builder(folder.path())
+        .task("broken", |message: String, _: Call| async move {
+            if message.is_empty() { Ok(1) } else { panic!("{message}") }
+        })
+        .task("double", |n: u64, _: Call| async move { Ok(2 * n) });
+    let engine = deployed(engine).await;
+    let (_, result) = call(&engine, "broken", json!("this task is broken")).await;
+    let error = result.unwrap_err();
+    assert!(error.message.contains("this task is broken"), "{error}");
+    assert_eq!(call(&engine, "broken", json!("")).await.1, Ok(json!(1)), "the task goes on");
+    assert_eq!(call(&engine, "double", json!(2)).await.1, Ok(json!(4)), "and so do the others");
+    engine.stop().await.unwrap();
+}
+
+/// Waiting for the lease would take an hour.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_stops_hands_over_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = deployed(builder(folder.path())).await;
+    let waits = first.start("waiter", &json!({"timeout_ms": null}), Some("one")).await.unwrap().execution;
+    while first.client().journal(waits).await.unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    first.stop().await.unwrap();
+    let second = builder(folder.path()).open().await.unwrap();
+    let again = second.start("waiter", &json!({"timeout_ms": null}), Some("one")).await.unwrap();
+    assert_eq!((again.execution, again.existed), (waits, true));
+    second.signal(waits, "go", &"now", None).await.unwrap();
+    let ended: Result<Value, _> = tokio::time::timeout(HANGS, second.wait(waits)).await.unwrap().unwrap();
+    assert_eq!(ended, Ok(json!("now")));
+    second.stop().await.unwrap();
+}
+
+/// Also when the first has long been taken in: whoever sends cannot know.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_under_a_key_is_delivered_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = deployed(builder(folder.path())).await;
+    let id = engine.start("saga", &"seat", None).await.unwrap().execution;
+    let delivered = async |name: &str| {
+        let events = engine.client().journal(id).await.unwrap();
+        events
+            .iter()
+            .filter(|it| matches!(&it.event, Event::SignalDelivered { signal_name, .. } if **signal_name == *name))
+            .count()
+    };
+    for last in ["first", "second"] {
+        engine.signal(id, "noise", &1, Some("key")).await.unwrap();
+        engine.signal(id, last, &1, Some(last)).await.unwrap();
+        while delivered(last).await == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(delivered("noise").await, 1);
+    engine.stop().await.unwrap();
+}
+
+/// What holds a connection must go on while others wait for one. The executions are there before the engine is, so that it
+/// reads all of them at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn few_connections_are_enough() {
+    let cluster = Cluster::start_with(Durability::Careless).unwrap();
+    let few = onward_store_postgres::Options { readers: 1, ..Default::default() };
+    let store: Arc<dyn Store> = Arc::new(Postgres::open(&cluster.database().unwrap(), few).await.unwrap());
+    let builder = || Engine::on(Arc::clone(&store)).cache_folder(Some(cache()));
+    deployed(builder()).await.stop().await.unwrap();
+    let client = Client::new(Arc::clone(&store), scope());
+    let mut started = Vec::new();
+    for _ in 0..24 {
+        let load = Payload::of(&json!({"steps": 3})).unwrap();
+        started.push(client.start("chain", load, None).await.unwrap().execution);
+    }
+    let engine = builder().open().await.unwrap();
+    let run = async {
+        for id in started {
+            assert_eq!(engine.wait::<u32>(id).await.unwrap(), Ok(3));
+        }
+    };
+    tokio::time::timeout(HANGS, run).await.expect("everybody goes on");
+    engine.stop().await.unwrap();
+}
+
+/// Each process has a folder of its own in the cache while it runs. One that is gone while another looks is no reason for that
+/// one to fail.
+#[test]
+fn a_cache_is_shared_with_processes_that_come_and_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let is_over = AtomicBool::new(false);
+    let come_and_go = || {
+        while !is_over.load(Ordering::SeqCst) {
+            let stage = || tempfile::Builder::new().prefix("stage-").tempdir_in(folder.path()).unwrap();
+            let stages: Vec<TempDir> = std::iter::repeat_with(stage).take(100).collect();
+            drop(stages);
+        }
+    };
+    let opened: Vec<_> = std::thread::scope(|scope| {
+        (0..2).for_each(|_| drop(scope.spawn(come_and_go)));
+        let config = || Config { cache_folder: Some(folder.path().to_owned()), ..Config::default() };
+        let opened = (0..20).map(|_| Wasm::new(config(), HttpConfig::default()).err()).collect();
+        is_over.store(true, Ordering::SeqCst);
+        opened
+    });
+    assert!(opened.iter().all(Option::is_none), "{opened:?}");
+}

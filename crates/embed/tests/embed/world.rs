@@ -1,0 +1,278 @@
+//! A store, a client in one process, and engines in others that die.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use onward_embed::{Client, Refused, Scope, Wasm};
+use onward_engine::client::SHARDS;
+use onward_engine::node::{Library, Native, Node, Options};
+use onward_journal::{Event, ExecutionId, Payload, Timestamp};
+use onward_store::tables::Message;
+use onward_store::{Clock, Records as _, Scan, Store, SystemClock};
+use onward_store_postgres::Postgres;
+use onward_store_sqlite::Sqlite;
+use onward_testing::Cluster;
+use onward_wasm::{Config, HttpConfig};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+
+use crate::account::Account;
+use crate::faults::{Echo, Faults, Faulty, Ledger, Performing, Point};
+use crate::scenario::{Act, Scenario};
+
+/// Leases end when the clock of the store says so, and that is moved by the tests: hundreds of crashes need not be waited
+/// for.
+const LEASE: Duration = Duration::from_secs(3_600);
+
+/// How often an engine looks for what others sent.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Nothing here takes nearly as long.
+const HANGS: Duration = Duration::from_secs(60);
+
+/// The time of this machine, moved forward.
+pub(crate) struct Moved(AtomicU64);
+
+impl Clock for Moved {
+    fn now(&self) -> Timestamp {
+        SystemClock.now().plus_ms(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// Where a store is.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// A file in a folder.
+    Sqlite(Arc<TempDir>),
+    /// A database of a server.
+    Postgres(String),
+}
+
+impl Place {
+    pub(crate) fn sqlite() -> Self {
+        Self::Sqlite(Arc::new(tempfile::tempdir().unwrap()))
+    }
+
+    pub(crate) fn postgres(cluster: &Cluster) -> Self {
+        Self::Postgres(cluster.database().unwrap())
+    }
+
+    /// A handle of its own, as another process would have.
+    async fn open(&self, clock: Arc<Moved>) -> Arc<dyn Store> {
+        match self {
+            Self::Sqlite(folder) => {
+                let options = onward_store_sqlite::Options { clock, ..Default::default() };
+                Arc::new(Sqlite::open(&folder.path().join("store.db"), options).unwrap())
+            }
+            Self::Postgres(url) => {
+                let few = onward_store_postgres::Options { readers: 2, bulk_writers: 1, ..Default::default() };
+                let options = onward_store_postgres::Options { clock: Some(clock), ..few };
+                Arc::new(Postgres::open(url, options).await.unwrap())
+            }
+        }
+    }
+}
+
+/// The code of the examples.
+pub(crate) fn built(name: &str) -> Vec<u8> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/workflows/built");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+/// Compiled code is kept beside the other tests'.
+pub(crate) fn cache() -> PathBuf {
+    std::env::temp_dir().join("onward-test-cache")
+}
+
+pub(crate) fn scope() -> Scope {
+    Scope {
+        tenant: "default".parse().unwrap(),
+        project: "default".parse().unwrap(),
+        environment: "default".parse().unwrap(),
+    }
+}
+
+/// Compiled components know nothing of what runs them, so all engines share them.
+fn shared_wasm() -> Arc<Wasm> {
+    static WASM: OnceLock<Arc<Wasm>> = OnceLock::new();
+    let make = || {
+        Arc::new(Wasm::new(Config { cache_folder: Some(cache()), ..Config::default() }, HttpConfig::default()).unwrap())
+    };
+    Arc::clone(WASM.get_or_init(make))
+}
+
+/// An engine with threads of its own.
+struct Process {
+    runtime: Runtime,
+    faults: Arc<Faults>,
+    _stop: watch::Sender<bool>,
+}
+
+impl Process {
+    fn start(place: Place, clock: Arc<Moved>, faults: Faults) -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let faults = Arc::new(faults);
+        let (stop, stopped) = watch::channel(false);
+        runtime.spawn({
+            let faults = Arc::clone(&faults);
+            async move {
+                let inner = place.open(clock).await;
+                let store = Arc::new(Faulty { inner, faults: Arc::clone(&faults) });
+                let code = Performing { inner: shared_wasm(), faults: Arc::clone(&faults) };
+                let native = Native::default().task("native_echo", Echo(faults));
+                let options = Options { lease: LEASE, poll: POLL, ..Options::default() };
+                let node = Node::new(store, Library::new(Arc::new(code), native), options);
+                Arc::new(node).run(stopped).await.unwrap();
+            }
+        });
+        Self { runtime, faults, _stop: stop }
+    }
+
+    /// Its threads are let go wherever they are.
+    fn kill(self) {
+        self.runtime.shutdown_background();
+    }
+}
+
+/// What became of a scenario.
+pub(crate) struct Outcome {
+    pub(crate) account: Account,
+    pub(crate) ledger: Arc<Ledger>,
+    /// How many of the crashes took place.
+    pub(crate) crashes: usize,
+    /// Steps that the last process committed, and tasks that it performed.
+    pub(crate) last: (usize, usize),
+}
+
+/// A store that scenarios are run on, one after the other.
+pub(crate) struct World {
+    place: Place,
+    clock: Arc<Moved>,
+    runtime: Runtime,
+    client: Client,
+    runs: AtomicU64,
+}
+
+impl World {
+    pub(crate) fn new(place: Place) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let clock = Arc::new(Moved(AtomicU64::new(0)));
+        let client = runtime.block_on(async {
+            let client = Client::new(place.open(Arc::clone(&clock)).await, scope());
+            for name in ["journals.wasm", "orders.wasm"] {
+                let code = built(name);
+                client.deploy(&code, &shared_wasm().functions(&code, &[]).unwrap(), &[]).await.unwrap();
+            }
+            client
+        });
+        Self { place, clock, runtime, client, runs: AtomicU64::new(0) }
+    }
+
+    /// Runs a scenario to its end. Each of the crashes ends a process, and the next takes over.
+    pub(crate) fn run(&self, scenario: &Scenario, crashes: &[Point]) -> Outcome {
+        let key = format!("run {}", self.runs.fetch_add(1, Ordering::SeqCst));
+        let ledger = Arc::new(Ledger::default());
+        let case = self.runtime.block_on(self.start(scenario, &key));
+        let (mut happened, mut last) = (0, (0, 0));
+        for point in crashes.iter().map(Some).chain([None]) {
+            self.clock.0.fetch_add(2 * u64::try_from(LEASE.as_millis()).unwrap(), Ordering::SeqCst);
+            let faults = Faults::new(point.copied(), Arc::clone(&ledger));
+            let process = Process::start(self.place.clone(), Arc::clone(&self.clock), faults);
+            if happened > 0 {
+                self.runtime.block_on(case.repeat());
+            }
+            let watch = async { tokio::time::timeout(HANGS, case.watch(&process.faults)).await };
+            let ended = self.runtime.block_on(watch);
+            last = (process.faults.steps(), process.faults.tasks());
+            let is_dead = process.faults.is_dead();
+            process.kill();
+            if ended.is_err() {
+                let events = self.runtime.block_on(self.client.journal(case.id)).unwrap();
+                panic!("{} hangs after {crashes:?}, at {point:?}: {events:#?}", scenario.name);
+            }
+            if !is_dead {
+                break;
+            }
+            happened += 1;
+        }
+        let account = self.runtime.block_on(Account::read(&self.client, case.id));
+        Outcome { account, ledger, crashes: happened, last }
+    }
+
+    async fn start<'a>(&'a self, scenario: &'a Scenario, key: &str) -> Case<'a> {
+        let input = Payload::parse(scenario.input).unwrap();
+        let started = self.client.start(scenario.function, input.clone(), Some(key)).await.unwrap();
+        let again = self.client.start(scenario.function, input, Some(key)).await.unwrap();
+        assert!(!started.existed && again.existed && started.execution == again.execution);
+        let case = Case { client: &self.client, scenario, id: started.execution, has_acted: Cell::new(false) };
+        if let Act::SignalFirst(..) = scenario.act {
+            case.act().await;
+        }
+        case
+    }
+}
+
+/// An execution that is watched.
+struct Case<'a> {
+    client: &'a Client,
+    scenario: &'a Scenario,
+    id: ExecutionId,
+    has_acted: Cell<bool>,
+}
+
+impl Case<'_> {
+    /// Does to the execution what is to be done, until it is over or its process dies.
+    async fn watch(&self, faults: &Faults) {
+        let mut progress = faults.progress();
+        loop {
+            progress.borrow_and_update();
+            if faults.is_dead() || self.is_settled().await {
+                return;
+            }
+            if matches!(self.scenario.act, Act::Signal(..) | Act::Cancel) && self.waits_for_signal().await {
+                self.act().await;
+            }
+            progress.changed().await.unwrap();
+        }
+    }
+
+    /// Over, and nothing is on its way to anybody.
+    async fn is_settled(&self) -> bool {
+        let messages: Vec<(Message, u64)> = self.client.store().list(Scan::all::<Message>()).await.unwrap();
+        // Of signals that were taken the key stays behind, where no shard looks.
+        let is_left = messages.iter().any(|(message, _)| message.shard.0 < SHARDS);
+        !is_left && self.client.result(self.id).await.unwrap().is_some()
+    }
+
+    async fn waits_for_signal(&self) -> bool {
+        let events = self.client.journal(self.id).await.unwrap();
+        let is_wait = |event: &Event| {
+            matches!(event, Event::ExecutionAwaiting { kind: onward_journal::AwaitKind::Signal(_), .. })
+        };
+        events.last().is_some_and(|last| is_wait(&last.event))
+    }
+
+    async fn act(&self) {
+        let done = match self.scenario.act {
+            Act::Nothing => Ok(()),
+            Act::SignalFirst(name, payload) | Act::Signal(name, payload) => {
+                let payload = Payload::parse(payload).unwrap();
+                self.client.signal(self.id, name.parse().unwrap(), payload, Some("once")).await
+            }
+            Act::Cancel => self.client.cancel(self.id, "enough").await,
+        };
+        assert!(matches!(done, Ok(()) | Err(Refused::Over(_))), "{done:?}");
+        self.has_acted.set(true);
+    }
+
+    /// Does it again, under the same key: whoever did it cannot know whether it came through.
+    async fn repeat(&self) {
+        if self.has_acted.get() {
+            self.act().await;
+        }
+    }
+}
