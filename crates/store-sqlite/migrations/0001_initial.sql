@@ -97,21 +97,38 @@ CREATE TABLE alerts (
 ) STRICT;
 CREATE INDEX alerts_by_subject ON alerts (subject, alert_id);
 
--- Journals, as the engine appends them: several events a row.
+-- Which number stands for an execution in the log of journals. Executions that run at the same time have numbers that are
+-- near each other, so what is found by number is on few pages.
+CREATE TABLE journals (
+    journal_no   INTEGER PRIMARY KEY,
+    execution_id BLOB    NOT NULL,
+    CONSTRAINT journals_execution_id_unique UNIQUE (execution_id)
+) STRICT;
+
+-- Journals, as the engine appends them: several events a row, of all executions in the order in which they were written. The
+-- appends of a commit share pages, whoever they belong to.
 CREATE TABLE journal (
-    execution_id   BLOB    NOT NULL,
+    place          INTEGER PRIMARY KEY,
+    journal_no     INTEGER NOT NULL,
     first_sequence INTEGER NOT NULL,
     events         INTEGER NOT NULL,
     records        BLOB    NOT NULL,
-    CONSTRAINT journal_key PRIMARY KEY (execution_id, first_sequence)
-) STRICT, WITHOUT ROWID;
+    CONSTRAINT journal_key UNIQUE (journal_no, first_sequence)
+) STRICT;
 
 CREATE TRIGGER journal_is_never_updated BEFORE UPDATE ON journal BEGIN
     SELECT RAISE(ABORT, 'journals are append-only: they are never updated');
 END;
 CREATE TRIGGER journal_is_deleted_with_its_execution BEFORE DELETE ON journal
-WHEN EXISTS (SELECT 1 FROM executions WHERE execution_id = OLD.execution_id) BEGIN
+WHEN EXISTS (SELECT 1 FROM journals JOIN executions USING (execution_id) WHERE journal_no = OLD.journal_no) BEGIN
     SELECT RAISE(ABORT, 'journals are append-only: delete the whole execution');
+END;
+CREATE TRIGGER journals_keep_their_name BEFORE UPDATE ON journals BEGIN
+    SELECT RAISE(ABORT, 'a journal keeps its name');
+END;
+CREATE TRIGGER journals_are_deleted_when_empty BEFORE DELETE ON journals
+WHEN EXISTS (SELECT 1 FROM journal WHERE journal_no = OLD.journal_no) BEGIN
+    SELECT RAISE(ABORT, 'a journal is deleted after its events');
 END;
 
 CREATE TABLE shards (

@@ -23,6 +23,15 @@ const ORPHANS: &[(&str, &str)] = &[
         "run {} (number {}) has no events",
     ),
     (
+        "SELECT first_sequence, journal_no FROM journal WHERE journal_no NOT IN (SELECT journal_no FROM journals) LIMIT ?1",
+        "the events from {} on belong to journal number {}, which does not exist",
+    ),
+    (
+        "SELECT lower(hex(execution_id)), journal_no FROM journals \
+         WHERE journal_no NOT IN (SELECT journal_no FROM journal) LIMIT ?1",
+        "the journal of {} (number {}) has no events",
+    ),
+    (
         "SELECT run_id, last_event_seq FROM run_snapshots WHERE run_id NOT IN (SELECT run_id FROM runs) LIMIT ?1",
         "there is a snapshot of run {} at event {}, and no such run",
     ),

@@ -45,8 +45,9 @@ fn count(number: usize) -> i64 {
 }
 
 pub(crate) fn journal_length(db: &Connection, execution: ExecutionId) -> Result<u64, Error> {
-    let sql =
-        "SELECT first_sequence + events FROM journal WHERE execution_id = ?1 ORDER BY first_sequence DESC LIMIT 1";
+    let sql = "SELECT first_sequence + events FROM journal \
+               WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
+               ORDER BY first_sequence DESC LIMIT 1";
     let mut statement = db.prepare_cached(sql).map_err(error::from)?;
     let length: Option<i64> =
         statement.query_row([execution.as_bytes().as_slice()], |row| row.get(0)).optional().map_err(error::from)?;
@@ -59,9 +60,11 @@ pub(crate) fn journal(
     from: u64,
     limit: usize,
 ) -> Result<Vec<JournalChunk>, Error> {
-    let sql = "SELECT first_sequence, events, records FROM journal WHERE execution_id = ?1 AND first_sequence + events > ?2 \
-               AND first_sequence >= (SELECT coalesce(max(first_sequence), 0) FROM journal \
-                                      WHERE execution_id = ?1 AND first_sequence <= ?2) \
+    let sql = "SELECT first_sequence, events, records FROM journal \
+               WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
+               AND first_sequence + events > ?2 AND first_sequence >= \
+               (SELECT coalesce(max(first_sequence), 0) FROM journal WHERE first_sequence <= ?2 \
+                AND journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1)) \
                ORDER BY first_sequence LIMIT ?3";
     let from = i64::try_from(from).unwrap_or(i64::MAX);
     let chunk = |row: &Row<'_>| {

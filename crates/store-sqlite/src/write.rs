@@ -3,27 +3,29 @@
 use std::collections::BTreeMap;
 
 use onward_runs::{EventId, RunId, RunSeq};
-use onward_store::{Plan, Planned, Purge, Reader, RunHead, Write};
+use onward_store::{JournalAppend, Plan, Planned, Purge, Reader, RunHead, Write};
 use rusqlite::{Connection, OptionalExtension as _, Result, ToSql, params, params_from_iter};
 
 use crate::values::Bound;
 use crate::{checksum, sql};
 
 pub(crate) fn plan(db: &Connection, plan: &Plan<'_>) -> Result<()> {
-    for append in &plan.journals {
-        db.prepare_cached(
-            "INSERT INTO journal (execution_id, first_sequence, events, records) VALUES (?1, ?2, ?3, ?4)",
-        )?
-        .execute(params![
-            append.execution.as_bytes().as_slice(),
-            append.expected.cast_signed(),
-            append.count,
-            &*append.records
-        ])?;
-    }
+    plan.journals.iter().try_for_each(|append| journal(db, append))?;
     plan.rows.iter().try_for_each(|write| row(db, write))?;
     let numbers = plan.heads.iter().map(|head| Ok((&head.run_id, put_head(db, head)?)));
     events(db, &plan.events, &numbers.collect::<Result<_>>()?)
+}
+
+/// A journal gets its number with its first events.
+fn journal(db: &Connection, append: &JournalAppend) -> Result<()> {
+    let id = append.execution.as_bytes().as_slice();
+    if append.expected == 0 {
+        db.prepare_cached("INSERT INTO journals (execution_id) VALUES (?1)")?.execute([id])?;
+    }
+    let sql = "INSERT INTO journal (journal_no, first_sequence, events, records) \
+               VALUES ((SELECT journal_no FROM journals WHERE execution_id = ?1), ?2, ?3, ?4)";
+    let values = params![id, append.expected.cast_signed(), append.count, &*append.records];
+    db.prepare_cached(sql)?.execute(values).map(drop)
 }
 
 fn row(db: &Connection, write: &Write<'_>) -> Result<()> {
@@ -166,7 +168,8 @@ pub(crate) fn purge(db: &Connection, purge: &Purge) -> Result<bool> {
         Purge::Execution(execution) => (
             &[
                 "DELETE FROM executions WHERE execution_id = ?1",
-                "DELETE FROM journal WHERE execution_id = ?1",
+                "DELETE FROM journal WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1)",
+                "DELETE FROM journals WHERE execution_id = ?1",
                 "DELETE FROM timers WHERE execution_id = ?1",
                 "DELETE FROM inbox WHERE execution_id = ?1",
             ],

@@ -45,7 +45,7 @@ pub(super) struct Pending {
     /// Attempts that nobody waits for any more.
     pub(super) abandoned: Vec<AttemptId>,
     /// Executions that were started.
-    pub(super) children: Vec<Box<Active>>,
+    pub(super) children: Vec<Active>,
     /// Messages that were consumed.
     pub(super) consumed: Vec<(Message, u64)>,
     /// Messages that are sent.

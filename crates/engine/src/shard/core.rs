@@ -499,7 +499,7 @@ impl Core {
             self.advance(active, now, actions);
         }
         for child in pending.children {
-            self.advance(child, now, actions);
+            self.advance(Box::new(child), now, actions);
         }
     }
 

@@ -319,7 +319,7 @@ fn start_child(
     let execution = Execution::start(id, start, now, core.options.limits).map_err(|violation| broken(&violation))?;
     let (function, body) = (Text::from(&**function), [depth(&active.row) + 1].into());
     let row = Row { function, component_digest, body, ..row_beside(active, id, now) };
-    active.pending.children.push(Box::new(Active::new(row, 1, execution, now)));
+    active.pending.children.push(Active::new(row, 1, execution, now));
     Ok(())
 }
 
@@ -391,7 +391,7 @@ fn end(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
         let execution = Execution::start(successor.execution, start, now, core.options.limits)
             .map_err(|violation| broken(&violation))?;
         let row = row_beside(active, successor.execution, now);
-        active.pending.children.push(Box::new(Active::new(row, 1, execution, now)));
+        active.pending.children.push(Active::new(row, 1, execution, now));
     } else if let (Some((parent, attempt)), Some(result)) = (active.parent(), active.execution.result()) {
         let message = message::result(&parent, core.shard, attempt, result, now).map_err(|error| error.to_string())?;
         active.pending.sent.push(message);

@@ -33,6 +33,8 @@ async fn events_can_neither_be_updated_nor_deleted() {
         ("DELETE FROM run_events WHERE run_seq = 3", "delete the whole run"),
         ("DELETE FROM run_events", "delete the whole run"),
         ("UPDATE journal SET records = x'00'", "never updated"),
+        ("UPDATE journals SET journal_no = 99", "keeps its name"),
+        ("DELETE FROM journals", "after its events"),
         ("UPDATE runs SET run_no = 99", "keeps its name"),
         ("UPDATE runs SET tenant_id = 'other'", "and its owner"),
     ] {

@@ -49,6 +49,7 @@ impl Opened for File {
     async fn tamper(&self, tampering: &Tampering) -> Result<bool, Error> {
         let raw = Connection::open(&self.path).unwrap();
         let of_run = "run_no = (SELECT run_no FROM runs WHERE run_id = ?1) AND run_seq = ?2";
+        let of_execution = "journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1)";
         let done = match tampering {
             Tampering::UpdateEvent { run, seq } => {
                 let sql = format!("UPDATE run_events SET event_type = 'Other' WHERE {of_run}");
@@ -58,10 +59,12 @@ impl Opened for File {
                 let sql = format!("DELETE FROM run_events WHERE {of_run}");
                 raw.execute(&sql, params![&**run, seq.get().cast_signed()])
             }
-            Tampering::UpdateJournal { execution } => raw
-                .execute("UPDATE journal SET records = x'' WHERE execution_id = ?1", [execution.as_bytes().as_slice()]),
+            Tampering::UpdateJournal { execution } => raw.execute(
+                &format!("UPDATE journal SET records = x'' WHERE {of_execution}"),
+                [execution.as_bytes().as_slice()],
+            ),
             Tampering::DeleteJournal { execution } => {
-                raw.execute("DELETE FROM journal WHERE execution_id = ?1", [execution.as_bytes().as_slice()])
+                raw.execute(&format!("DELETE FROM journal WHERE {of_execution}"), [execution.as_bytes().as_slice()])
             }
             Tampering::EmptyEvents => raw.execute("DELETE FROM run_events", []),
         };
