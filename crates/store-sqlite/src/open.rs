@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{error, migrate};
 
 /// How long to wait for another process that writes to the same file.
-const BUSY: Duration = Duration::from_secs(10);
+pub(crate) const BUSY: Duration = Duration::from_secs(10);
 
 /// How often to try to turn a new file over while others do the same.
 const WAL_TRIES: u32 = 1_000;

@@ -1,8 +1,12 @@
 //! The one thread that writes. Whatever waits goes into one transaction: one sync for all of it.
+//!
+//! A commit that finds nobody writing and nobody waiting is written by whoever wants it: handing it to a thread and back takes as
+//! long as writing it does. Where the disk is slow, or another process writes, the thread does it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use onward_store::{Admitted, Care, Clock, Error, Invalid, Kind, Purge, Receipt, decide};
 use rusqlite::Connection;
@@ -10,7 +14,9 @@ use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::before::Asked;
-use crate::{error, write};
+use crate::{error, open, write};
+
+const BEGIN: &str = "BEGIN IMMEDIATE";
 
 /// Commits that may wait; whoever comes then waits for a place.
 const QUEUE: usize = 4_096;
@@ -25,10 +31,14 @@ const CHECKPOINT_PAGES: i32 = 4_096;
 /// again, so moving them late moves fewer.
 const CHECKPOINT_PAGES_BUSY: i32 = 16_384;
 
+/// A commit that takes longer than this, in microseconds, is not made on the caller's time.
+const QUICK_US: i64 = 1_000;
+
 /// The calling side.
 pub(crate) struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    writing: Arc<Mutex<Writing>>,
 }
 
 struct Job {
@@ -39,6 +49,8 @@ struct Job {
 enum Task {
     Commit(Admitted),
     Purge(Purge),
+    /// Moves the log into the file if it has grown.
+    Checkpoint,
 }
 
 /// What a job came to; a purge has an empty receipt, a commit removes nothing.
@@ -59,12 +71,14 @@ impl Writer {
             }))
             .map_err(error::from)?;
         let (sender, jobs) = mpsc::channel(QUEUE);
-        let thread = Thread { connection, clock, log_pages, poisoned: None };
+        let writing = Writing { connection, clock, log_pages, poisoned: None, pace_us: 0, together: 1 };
+        let writing = Arc::new(Mutex::new(writing));
+        let its = Arc::clone(&writing);
         let thread = std::thread::Builder::new()
             .name("onward-sqlite-writer".to_owned())
-            .spawn(move || thread.run(jobs))
+            .spawn(move || run(&its, jobs))
             .map_err(|cause| Error::Unusable(format!("cannot start a thread: {cause}")))?;
-        Ok(Self { jobs: Some(sender), thread: Some(thread) })
+        Ok(Self { jobs: Some(sender), thread: Some(thread), writing })
     }
 
     pub(crate) async fn commit(&self, commit: Admitted) -> Result<Receipt, Error> {
@@ -78,8 +92,27 @@ impl Writer {
     async fn ask(&self, task: Task) -> Result<Done, Error> {
         let (reply, answer) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or(Error::Closed)?;
-        jobs.send(Job { task, reply }).await.map_err(|_| Error::Closed)?;
+        let job = Job { task, reply };
+        if let Some(answer) = self.at_once(jobs, &job) {
+            return answer;
+        }
+        jobs.send(job).await.map_err(|_| Error::Closed)?;
         answer.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Makes a commit here and now, if nobody is in the way.
+    fn at_once(&self, jobs: &mpsc::Sender<Job>, job: &Job) -> Option<Answer> {
+        if jobs.capacity() < jobs.max_capacity() {
+            return None;
+        }
+        let mut writing = self.writing.try_lock().ok()?;
+        let answer = writing.at_once(job)?;
+        if writing.is_log_long(CHECKPOINT_PAGES) {
+            // Whoever is told of a full queue is told by somebody who will look at the log.
+            let (reply, _) = oneshot::channel();
+            drop(jobs.try_send(Job { task: Task::Checkpoint, reply }));
+        }
+        Some(answer)
     }
 }
 
@@ -95,11 +128,30 @@ impl Drop for Writer {
 }
 
 /// The writing side.
-struct Thread {
+struct Writing {
     connection: Connection,
     clock: Arc<dyn Clock>,
     log_pages: Arc<AtomicI32>,
     poisoned: Option<Error>,
+    /// How long commits take these days, in microseconds.
+    pace_us: i64,
+    /// How many jobs the thread found together last time. Where there are several, waiting for each other pays.
+    together: usize,
+}
+
+/// The thread, until nobody is left who could send it anything.
+fn run(writing: &Mutex<Writing>, mut jobs: mpsc::Receiver<Job>) {
+    while let Some(first) = jobs.blocking_recv() {
+        let mut writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = gather(first, &mut jobs);
+        writing.together = group.len();
+        let answers = match &writing.poisoned {
+            Some(error) => Err(error.clone()),
+            None => writing.perform(&group),
+        };
+        answer(group, answers);
+        writing.checkpoint(if jobs.is_empty() { CHECKPOINT_PAGES } else { CHECKPOINT_PAGES_BUSY });
+    }
 }
 
 /// What a job comes to once its transaction is durable.
@@ -135,22 +187,36 @@ impl Objection {
     }
 }
 
-impl Thread {
-    fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
-        while let Some(first) = jobs.blocking_recv() {
-            let group = gather(first, &mut jobs);
-            let answers = match &self.poisoned {
-                Some(error) => Err(error.clone()),
-                None => self.perform(&group),
-            };
-            answer(group, answers);
-            self.checkpoint(if jobs.is_empty() { CHECKPOINT_PAGES } else { CHECKPOINT_PAGES_BUSY });
+impl Writing {
+    /// A commit on its caller's time. Nothing if that could take long: the caller has other things to do.
+    fn at_once(&mut self, job: &Job) -> Option<Answer> {
+        if let Some(error) = &self.poisoned {
+            return Some(Err(error.clone()));
         }
+        if !matches!(job.task, Task::Commit(_)) || self.pace_us > QUICK_US || self.together > 1 {
+            return None;
+        }
+        self.connection.busy_timeout(Duration::ZERO).ok()?;
+        let begun = self.execute(BEGIN);
+        self.connection.busy_timeout(open::BUSY).ok()?;
+        match begun {
+            // Another process writes.
+            Err(Objection::Write(cause)) if error::is_busy(&cause) => return None,
+            Err(objection) => return Some(Err(self.poison(objection.into_error()))),
+            Ok(()) => {}
+        }
+        let group = std::slice::from_ref(job);
+        let quick = self.timed(|writing| writing.finish(group, Pass::Quick));
+        Some(self.or_isolated(group, quick).and_then(|mut answers| answers.pop().unwrap_or(Err(Error::Closed))))
     }
 
     /// One transaction for the group; the error is of all its jobs.
     fn perform(&mut self, group: &[Job]) -> Result<Vec<Answer>, Error> {
-        let quick = self.transaction(group, Pass::Quick);
+        let quick = self.timed(|writing| writing.transaction(group, Pass::Quick));
+        self.or_isolated(group, quick)
+    }
+
+    fn or_isolated(&mut self, group: &[Job], quick: Result<Vec<Answer>, Objection>) -> Result<Vec<Answer>, Error> {
         let outcome = match quick {
             Err(objection) if objection.is_refusal() => self.transaction(group, Pass::Isolated),
             other => other,
@@ -158,8 +224,22 @@ impl Thread {
         outcome.map_err(|objection| self.poison(objection.into_error()))
     }
 
+    /// Keeps the pace of commits up to date.
+    fn timed<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let begun = self.clock.now().as_micros();
+        let done = work(self);
+        let took = (self.clock.now().as_micros() - begun).clamp(0, 100 * QUICK_US);
+        self.pace_us = (self.pace_us * 7 + took) / 8;
+        done
+    }
+
     fn transaction(&mut self, group: &[Job], pass: Pass) -> Result<Vec<Answer>, Objection> {
-        self.execute("BEGIN IMMEDIATE")?;
+        self.execute(BEGIN)?;
+        self.finish(group, pass)
+    }
+
+    /// What follows the beginning of a transaction.
+    fn finish(&mut self, group: &[Job], pass: Pass) -> Result<Vec<Answer>, Objection> {
         let answers = group.iter().map(|job| self.job(job, pass)).collect::<Result<Vec<Answer>, Objection>>();
         let committed = answers.and_then(|answers| {
             self.expect_transaction()?;
@@ -191,6 +271,7 @@ impl Thread {
         match (&job.task, pass) {
             (Task::Commit(commit), Pass::Quick) => self.commit(commit, Care::Trust),
             (Task::Commit(commit), Pass::Isolated) => self.set_apart(|| self.commit(commit, Care::Look)),
+            (Task::Checkpoint, _) => Ok(Ok(Done::default())),
             (Task::Purge(purge), _) => {
                 let removed = write::purge(&self.connection, purge).map_err(Objection::Write)?;
                 Ok(Ok(Done { removed, ..Done::default() }))
@@ -241,9 +322,13 @@ impl Thread {
         error
     }
 
+    fn is_log_long(&self, pages: i32) -> bool {
+        self.log_pages.load(Ordering::Relaxed) >= pages
+    }
+
     /// Moves the log into the file when it has grown. A reader that is in the way only delays it.
     fn checkpoint(&mut self, pages: i32) {
-        if self.poisoned.is_some() || self.log_pages.load(Ordering::Relaxed) < pages {
+        if self.poisoned.is_some() || !self.is_log_long(pages) {
             return;
         }
         self.log_pages.store(0, Ordering::Relaxed);
