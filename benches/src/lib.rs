@@ -39,6 +39,11 @@ impl Options {
 }
 
 impl Options {
+    /// Whether a rough figure is enough.
+    pub const fn is_quick(self) -> bool {
+        self.runs < 9
+    }
+
     /// Whether the part of this number was asked for.
     pub fn wants(self, number: usize) -> bool {
         self.only.is_none_or(|only| only == number)

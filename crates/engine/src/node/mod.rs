@@ -57,6 +57,8 @@ pub struct Options {
     pub lease: Duration,
     /// How often it looks for work that others have left.
     pub poll: Duration,
+    /// Executions that a shard reads at a time; those that are due besides wait for their turn.
+    pub loading_max: usize,
     /// How its shards work.
     pub shard: shard::Options,
 }
@@ -67,6 +69,7 @@ impl Default for Options {
             name: "node".into(),
             lease: Duration::from_secs(5),
             poll: Duration::from_millis(200),
+            loading_max: 1_000,
             shard: shard::Options::default(),
         }
     }

@@ -89,6 +89,8 @@ struct Owner<'a> {
     ends: mpsc::UnboundedReceiver<Input>,
     notes: mpsc::UnboundedReceiver<Note>,
     read_inbox: bool,
+    /// Where to go on reading executions that were busy when the shard was taken over.
+    left_behind: Option<Scan>,
     is_lost: bool,
     /// How many executions were in memory when that was last told.
     counted: usize,
@@ -119,6 +121,7 @@ impl<'a> Owner<'a> {
             ends,
             notes: node.nearby.listen(shard),
             read_inbox: true,
+            left_behind: None,
             is_lost: false,
             counted: 0,
         }
@@ -126,7 +129,7 @@ impl<'a> Owner<'a> {
 
     /// Returns the lease when told to stop, nothing when another has taken over.
     async fn work(mut self, stop: &mut watch::Receiver<bool>) -> Result<Option<Lease>, Error> {
-        self.scan(Timestamp::MIN).await?;
+        self.left_behind = Some(self.due());
         let mut poll = interval(self.node.options.poll);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renew = interval(self.node.options.lease / 3);
@@ -134,6 +137,11 @@ impl<'a> Owner<'a> {
         while !self.is_lost {
             if std::mem::take(&mut self.read_inbox) {
                 self.inbox().await?;
+            }
+            if self.loading.len() <= self.node.options.loading_max / 2
+                && let Some(scan) = self.left_behind.take()
+            {
+                self.left_behind = self.load_due(scan).await?;
             }
             let due = self.until_due();
             tokio::select! {
@@ -180,7 +188,11 @@ impl<'a> Owner<'a> {
     }
 
     async fn look_around(&mut self) -> Result<(), Error> {
-        self.scan(Timestamp::EPOCH).await?;
+        let mut due = self.due();
+        // Those that are busy are in memory, or left behind.
+        let never = ExecutionId::from_bytes([255; 32]);
+        due.after = Some(vec![self.shard.to_value(), Timestamp::MIN.to_value(), never.to_value()]);
+        self.load_due(due).await?;
         self.inbox().await?;
         self.tell(Input::Time);
         Ok(())
@@ -196,20 +208,16 @@ impl<'a> Owner<'a> {
         Ok(())
     }
 
-    /// Reads executions that are due, from `from` on: those that are busy come first, and are in memory once they were read.
-    async fn scan(&mut self, from: Timestamp) -> Result<(), Error> {
-        let now = self.time.now();
-        let mut scan = Scan::by::<Execution>(Execution::BY_WAKE).equal(&self.shard).until(&now);
-        if from > Timestamp::MIN {
-            scan.after = Some(vec![
-                self.shard.to_value(),
-                Timestamp::MIN.to_value(),
-                ExecutionId::from_bytes([255; 32]).to_value(),
-            ]);
-        }
-        loop {
+    /// Executions that are busy, then those that are due by now.
+    fn due(&self) -> Scan {
+        Scan::by::<Execution>(Execution::BY_WAKE).equal(&self.shard).until(&self.time.now())
+    }
+
+    /// Begins to read what a scan finds. Returns where to go on if that is too much at a time.
+    async fn load_due(&mut self, mut scan: Scan) -> Result<Option<Scan>, Error> {
+        while self.loading.len() < self.node.options.loading_max.max(1) {
             let rows: Vec<(Execution, u64)> = self.node.store.list(scan.clone()).await?;
-            let Some((last, _)) = rows.last() else { return Ok(()) };
+            let Some((last, _)) = rows.last() else { return Ok(None) };
             scan = scan.after(last);
             for (row, _) in &rows {
                 if !self.core.knows(&row.execution_id) {
@@ -217,6 +225,7 @@ impl<'a> Owner<'a> {
                 }
             }
         }
+        Ok(Some(scan))
     }
 
     async fn inbox(&mut self) -> Result<(), Error> {

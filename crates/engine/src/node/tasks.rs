@@ -48,28 +48,29 @@ impl Native {
     }
 }
 
-/// Performs an attempt, for as long as it may take.
+/// Performs an attempt. Whoever runs code or sends requests minds the time that it may take.
 pub(super) async fn perform(library: &Library, attempt: &Attempt) -> InvokeResult {
-    let work = async {
-        match (attempt.kind, attempt.resolved) {
-            (InvokeKind::Http, _) => library.code.http(attempt).await,
-            (InvokeKind::Function, Resolved::Task(component)) => library.code.task(component, attempt).await,
-            (InvokeKind::Function, Resolved::Native) => match library.native(&attempt.function) {
-                Some(task) => match AssertUnwindSafe(task.perform(attempt)).catch_unwind().await {
-                    Ok(result) => result,
-                    Err(panic) => Err(panicked(&*panic)),
-                },
-                None => Err(unknown(attempt)),
-            },
-            (InvokeKind::Function, Resolved::Workflow(_) | Resolved::Unknown) => Err(unknown(attempt)),
-        }
-    };
-    match attempt.timeout_ms {
-        None => work.await,
-        Some(ms) => tokio::time::timeout(Duration::from_millis(ms), work)
-            .await
-            .unwrap_or_else(|_| Err(ExecutionError::new(ErrorKind::Timeout, format!("it took longer than {ms} ms")))),
+    match (attempt.kind, attempt.resolved) {
+        (InvokeKind::Http, _) => library.code.http(attempt).await,
+        (InvokeKind::Function, Resolved::Task(component)) => library.code.task(component, attempt).await,
+        (InvokeKind::Function, Resolved::Native) => match library.native(&attempt.function) {
+            Some(task) => native(&*task, attempt).await,
+            None => Err(unknown(attempt)),
+        },
+        (InvokeKind::Function, Resolved::Workflow(_) | Resolved::Unknown) => Err(unknown(attempt)),
     }
+}
+
+async fn native(task: &dyn Task, attempt: &Attempt) -> InvokeResult {
+    let work = AssertUnwindSafe(task.perform(attempt)).catch_unwind();
+    let done = match attempt.timeout_ms {
+        None => work.await,
+        Some(ms) => match tokio::time::timeout(Duration::from_millis(ms), work).await {
+            Ok(done) => done,
+            Err(_) => return Err(ExecutionError::new(ErrorKind::Timeout, format!("no result in {ms} ms"))),
+        },
+    };
+    done.unwrap_or_else(|panic| Err(panicked(&*panic)))
 }
 
 /// A task of this process that panics takes nobody along.

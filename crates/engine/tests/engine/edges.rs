@@ -162,7 +162,8 @@ impl World {
         });
         let code = Crowded { room: Arc::new(AtomicUsize::new(room)), made: AtomicUsize::new(0) };
         let library = Library::new(Arc::new(code), native);
-        let node = Arc::new(Node::new(Arc::clone(&store), library, Options::default()));
+        let options = Options { loading_max: 4, ..Options::default() };
+        let node = Arc::new(Node::new(Arc::clone(&store), library, options));
         let client = client.beside(&node);
         let (stop, stopped) = watch::channel(false);
         let node = tokio::spawn(node.run(stopped));
@@ -251,6 +252,20 @@ async fn cancellation_finds_the_successor_of_a_child() {
     world.client.cancel(id, "enough").await.unwrap();
     assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
     assert_eq!(world.result(child).await.unwrap_err().kind, ErrorKind::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_are_due_together_are_read_a_few_at_a_time() {
+    let world = World::new(1_000).await;
+    let mut ids = Vec::new();
+    for _ in 0..300 {
+        ids.push(world.start("slow", "null").await);
+    }
+    // They are put aside, and all wake in the same second.
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    for id in ids {
+        assert_eq!(world.result(id).await, Ok(json("1")));
+    }
 }
 
 #[tokio::test(start_paused = true)]
