@@ -198,7 +198,9 @@ impl Client {
         };
         match &conflict {
             // The same key on the same code.
-            Conflict::JournalLength { .. } | Conflict::RowExists { .. } => Ok(Started { execution: id, existed: true }),
+            Conflict::JournalLength { .. } | Conflict::RowExists { .. } => {
+                Ok(Started { execution: id, existed: key.is_some() })
+            }
             // The same key on code that was deployed before.
             Conflict::NotUnique { key, .. } => match key.0.first().and_then(ExecutionId::from_value) {
                 Some(execution) => Ok(Started { execution, existed: true }),
@@ -226,9 +228,6 @@ impl Client {
         let key = key.map(Text::from);
         let start = Start { component_digest, input, parent: None, key: key.clone(), signals: Vec::new() };
         let mut execution = InMemory::start(id, start, now, self.limits).map_err(Error::corrupt)?;
-        let events = execution.take_events().to_vec();
-        let records = codec::encode(id, &events).map_err(Error::corrupt)?;
-        let append = JournalAppend { execution: id, expected: 0, count: 1, records: records.into() };
         let row = Execution {
             execution_id: id,
             tenant_id: self.scope.tenant.clone(),
@@ -243,6 +242,14 @@ impl Client {
             created_at: now,
             body: [].into(),
         };
+        if let Some(nearby) = &self.nearby
+            && let Some(begun) = nearby.begin(&row, &execution).await
+        {
+            return begun;
+        }
+        let events = execution.take_events().to_vec();
+        let records = codec::encode(id, &events).map_err(Error::corrupt)?;
+        let append = JournalAppend { execution: id, expected: 0, count: 1, records: records.into() };
         self.store.commit(Commit::new().insert(&row).journal(append)).await?;
         self.tell(row.shard, Note::Started(Box::new(row), events));
         Ok(())

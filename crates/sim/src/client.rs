@@ -12,14 +12,8 @@ use crate::scripts::{digest, number};
 
 pub(crate) const SHARD: Shard = Shard(0);
 
-/// Starts an execution, unless the key has started one already.
-pub(crate) fn start(
-    store: &Memory,
-    function: &str,
-    input: u64,
-    key: &str,
-    at: Timestamp,
-) -> Result<ExecutionId, Error> {
+/// An execution that is to be started, and its row.
+pub(crate) fn beginning(function: &str, input: u64, key: &str, at: Timestamp) -> Result<(Execution, InMemory), Error> {
     let id = ExecutionId::derive(&digest(), None, key);
     let start = Start {
         component_digest: digest(),
@@ -28,10 +22,7 @@ pub(crate) fn start(
         key: Some(Text::from(key)),
         signals: Vec::new(),
     };
-    let mut execution = InMemory::start(id, start, at, Limits::default()).map_err(Error::corrupt)?;
-    let events = execution.take_events();
-    let records = codec::encode(id, events).map_err(Error::corrupt)?;
-    let append = JournalAppend { execution: id, expected: 0, count: 1, records: records.into() };
+    let execution = InMemory::start(id, start, at, Limits::default()).map_err(Error::corrupt)?;
     let row = Execution {
         execution_id: id,
         tenant_id: "acme".parse().map_err(Error::corrupt)?,
@@ -46,6 +37,21 @@ pub(crate) fn start(
         created_at: at,
         body: [].into(),
     };
+    Ok((row, execution))
+}
+
+/// Starts an execution, unless the key has started one already.
+pub(crate) fn start(
+    store: &Memory,
+    function: &str,
+    input: u64,
+    key: &str,
+    at: Timestamp,
+) -> Result<ExecutionId, Error> {
+    let (row, mut execution) = beginning(function, input, key, at)?;
+    let id = row.execution_id;
+    let records = codec::encode(id, execution.take_events()).map_err(Error::corrupt)?;
+    let append = JournalAppend { execution: id, expected: 0, count: 1, records: records.into() };
     now(store.commit(Commit::new().insert(&row).journal(append)))?;
     Ok(id)
 }

@@ -86,6 +86,8 @@ enum Op {
 /// Something that a client will do.
 enum Plan {
     Start(usize, u64, String),
+    /// Starts it again, having heard nothing.
+    StartAgain(usize, u64, String),
     Go(ExecutionId),
     Cancel(ExecutionId),
 }
@@ -228,7 +230,11 @@ impl Sim {
     fn carry_out_plans(&mut self, time: Timestamp) -> Result<(), String> {
         while let Some(place) = self.plans.iter().position(|(at, _)| *at <= time) {
             let done = match self.plans.swap_remove(place).1 {
-                Plan::Start(workflow, input, key) => self.start(workflow, input, &key, time),
+                Plan::Start(workflow, input, key) => match self.owner.filter(|_| self.draw.percent(50)) {
+                    Some(node) => self.start_through(node, workflow, input, key, time),
+                    None => self.start(workflow, input, &key, time),
+                },
+                Plan::StartAgain(workflow, input, key) => self.start_again(workflow, input, &key, time),
                 Plan::Go(execution) => client::send_go(&self.store, execution, time),
                 Plan::Cancel(execution) => client::send_cancel(&self.store, execution, time),
             };
@@ -242,6 +248,39 @@ impl Sim {
         let id = client::start(&self.store, name, input, key, time)?;
         let again = client::start(&self.store, name, input, key, time);
         debug_assert!(again.is_err(), "a key starts one execution");
+        self.note_start(id, workflow, input, time);
+        Ok(())
+    }
+
+    /// Has the owner of the shard start an execution, and starts it again later: nobody knows whether it came to that.
+    fn start_through(
+        &mut self,
+        node: u32,
+        workflow: usize,
+        input: u64,
+        key: String,
+        time: Timestamp,
+    ) -> Result<(), Error> {
+        let (row, execution) = client::beginning(WORKFLOWS[workflow].0, input, &key, time)?;
+        self.tell(node, Input::Begin { row: Box::new(row), execution: Box::new(execution) });
+        let later = time.plus_ms(self.draw.below(LEASE_MS * 4));
+        self.plans.push((later, Plan::StartAgain(workflow, input, key)));
+        Ok(())
+    }
+
+    fn start_again(&mut self, workflow: usize, input: u64, key: &str, time: Timestamp) -> Result<(), Error> {
+        let (row, _) = client::beginning(WORKFLOWS[workflow].0, input, key, time)?;
+        match client::start(&self.store, WORKFLOWS[workflow].0, input, key, time) {
+            Ok(_) | Err(Error::Conflict(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.note_start(row.execution_id, workflow, input, time);
+        Ok(())
+    }
+
+    /// Plans what else its execution needs.
+    fn note_start(&mut self, id: ExecutionId, workflow: usize, input: u64, time: Timestamp) {
+        let name = WORKFLOWS[workflow].0;
         let later = time.plus_ms(self.draw.below(20_000));
         match name {
             "waiter" => self.plans.push((later, Plan::Go(id))),
@@ -249,7 +288,6 @@ impl Sim {
             _ => {}
         }
         self.started.push((id, workflow, input));
-        Ok(())
     }
 
     fn begin(&mut self, node: u32, op: Op) {
@@ -385,7 +423,7 @@ impl Sim {
                 Action::Load(execution) | Action::LoadLater(execution) => self.begin(id, Op::Load(execution)),
                 Action::Abandon(attempt) => self.abandon(id, attempt),
                 Action::Lost => self.bury(id),
-                Action::Over { .. } | Action::ReadInbox | Action::Log { .. } => {}
+                Action::Begun { .. } | Action::Over { .. } | Action::ReadInbox | Action::Log { .. } => {}
                 Action::Stuck { execution, reason } => self.stuck.push(format!("{execution}: {reason}")),
             }
         }

@@ -101,7 +101,7 @@ CREATE TABLE functions (
     name TEXT COLLATE "C" NOT NULL,
     kind TEXT COLLATE "C" NOT NULL,
     component_digest BYTEA NOT NULL,
-    hosts TEXT NOT NULL,
+    hosts TEXT COLLATE "C" NOT NULL,
     deployed_at TIMESTAMPTZ NOT NULL,
     version BIGINT NOT NULL,
     CONSTRAINT functions_pkey PRIMARY KEY (tenant_id, project_id, environment_id, name),

@@ -4,14 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use onward_execution::Ending;
+use onward_execution::{Ending, Execution as InMemory};
 use onward_journal::{ExecutionId, JournalEvent};
-use onward_store::Shard;
 use onward_store::tables::Execution;
+use onward_store::{Error, Shard};
 use tokio::sync::{mpsc, oneshot};
 
 /// Something that a shard of this process may want to know.
 pub(crate) enum Note {
+    /// An execution is to be started; tell whether it is.
+    Begin(Box<Execution>, Box<InMemory>, oneshot::Sender<Option<Result<(), Error>>>),
     /// An execution was started just now, and its first version reads so.
     Started(Box<Execution>, Vec<JournalEvent>),
     /// There is a message in the inbox.
@@ -62,6 +64,13 @@ impl Nearby {
         if let Some(owner) = lock(&self.shards).get(&shard) {
             drop(owner.send(note));
         }
+    }
+
+    /// Has the owner of its shard start an execution. Nothing if that one is elsewhere, or cannot now.
+    pub(crate) async fn begin(&self, row: &Execution, execution: &InMemory) -> Option<Result<(), Error>> {
+        let (told, outcome) = oneshot::channel();
+        self.tell(row.shard, Note::Begin(Box::new(row.clone()), Box::new(execution.clone()), told));
+        outcome.await.ok()?
     }
 }
 

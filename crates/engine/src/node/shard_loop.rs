@@ -11,7 +11,7 @@ use onward_journal::{ExecutionId, Timestamp};
 use onward_store::lease::{self, Lease};
 use onward_store::tables::{Execution, Message};
 use onward_store::{Error, Field as _, Key, Kind, Records as _, Scan, Shard};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -88,6 +88,8 @@ struct Owner<'a> {
     ended: mpsc::UnboundedSender<Input>,
     ends: mpsc::UnboundedReceiver<Input>,
     notes: mpsc::UnboundedReceiver<Note>,
+    /// Who waits for the start of which execution.
+    beginning: BTreeMap<ExecutionId, oneshot::Sender<Option<Result<(), Error>>>>,
     read_inbox: bool,
     /// Where to go on reading executions that were busy when the shard was taken over.
     left_behind: Option<Scan>,
@@ -120,6 +122,7 @@ impl<'a> Owner<'a> {
             ended,
             ends,
             notes: node.nearby.listen(shard),
+            beginning: BTreeMap::new(),
             read_inbox: true,
             left_behind: None,
             is_lost: false,
@@ -179,6 +182,12 @@ impl<'a> Owner<'a> {
     fn note(&mut self, note: Note) {
         match note {
             Note::Message => self.read_inbox = true,
+            Note::Begin(row, execution, told) => {
+                if !self.loading.contains(&row.execution_id) {
+                    self.beginning.insert(row.execution_id, told);
+                    self.tell(Input::Begin { row, execution });
+                }
+            }
             Note::Started(row, events) => {
                 if !self.core.knows(&row.execution_id) && !self.loading.contains(&row.execution_id) {
                     self.tell(Input::Loaded { row, version: 1, events });
@@ -298,6 +307,11 @@ impl<'a> Owner<'a> {
                 }
                 Action::Log { execution, level, message } => {
                     tracing::info!(target: "onward::guest", %execution, ?level, "{message}");
+                }
+                Action::Begun { execution, result } => {
+                    if let Some(told) = self.beginning.remove(&execution) {
+                        drop(told.send(result));
+                    }
                 }
                 Action::Over { execution, ending } => self.node.nearby.over(execution, &ending),
                 Action::Stuck { execution, reason } => self.raise(execution, &reason),

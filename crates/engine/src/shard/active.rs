@@ -10,6 +10,9 @@ use super::{Attempt, AttemptId};
 
 pub(super) use crate::standing::AT_ONCE;
 
+/// The version of a row that is not stored yet.
+pub(super) const UNSTORED: u64 = 0;
+
 pub(super) struct Active {
     pub(super) row: Row,
     pub(super) version: u64,

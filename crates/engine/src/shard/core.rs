@@ -8,7 +8,7 @@ use onward_journal::{Delivery, ExecutionError, ExecutionId, InvokeResult, Journa
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Conflict, Epoch, Error, Kind, Receipt, Shard};
 
-use super::active::{Active, News};
+use super::active::{Active, News, UNSTORED};
 use super::step::Halt;
 use super::{Action, AttemptId, Functions, Input, message, step};
 
@@ -144,6 +144,7 @@ impl Core {
         }
         match input {
             Input::Loaded { row, version, events } => self.loaded(*row, version, events, now, &mut actions),
+            Input::Begin { row, execution } => self.begin(*row, *execution, now, &mut actions),
             Input::Absent(execution) => self.absent(execution, &mut actions),
             Input::NotLoaded { execution, error } => self.not_loaded(execution, &error, now, &mut actions),
             Input::Messages(messages) => self.messages(messages, now, &mut actions),
@@ -175,6 +176,32 @@ impl Core {
         active.news = news;
         self.resume_attempts(&mut active, actions);
         self.advance(active, now, actions);
+    }
+
+    /// Starts an execution with its first step, if that is a short one.
+    fn begin(&mut self, row: Row, execution: Execution, now: Timestamp, actions: &mut Vec<Action>) {
+        let id = execution.id();
+        let mut active = Box::new(Active::new(row, UNSTORED, execution, now));
+        let mut said = Vec::new();
+        let stepped = if self.knows(&id) { None } else { step::step(self, &mut active, now, &mut said).ok() };
+        let Some(step::Stepped::Commits(commit)) = stepped else {
+            return actions.push(Action::Begun { execution: id, result: None });
+        };
+        actions.append(&mut said);
+        active.ticket = Some(self.commit(Whose::Execution(id), commit, actions));
+        self.keep(active, now);
+    }
+
+    /// The outcome of the commit that should have stored an execution.
+    fn begun(&mut self, active: Box<Active>, result: Result<(), Error>, now: Timestamp, actions: &mut Vec<Action>) {
+        let is_unknown = matches!(&result, Err(error) if error.kind() == Kind::Unknown);
+        let is_stored = result.is_ok();
+        actions.push(Action::Begun { execution: active.id(), result: Some(result) });
+        if is_stored {
+            self.durable(active, now, actions);
+        } else if is_unknown {
+            self.start_over(active, actions);
+        }
     }
 
     /// Attempts that were under way when the execution left memory: those that may be repeated are, the others are in doubt.
@@ -458,6 +485,9 @@ impl Core {
             Some(Whose::Execution(execution)) => {
                 let Some(mut active) = self.remove(&execution) else { return };
                 active.watched = None;
+                if active.version == UNSTORED {
+                    return self.begun(active, result.clone().map(drop), now, actions);
+                }
                 match result {
                     Ok(_) => self.durable(active, now, actions),
                     // The same step would be refused in the same way.

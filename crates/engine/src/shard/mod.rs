@@ -14,7 +14,7 @@ mod step;
 
 use std::sync::Arc;
 
-use onward_execution::{Ending, Guest};
+use onward_execution::{Ending, Execution, Guest};
 use onward_journal::{
     ComponentDigest, Delivery, Event, ExecutionId, InvokeKind, InvokeResult, Journal, JournalEvent, Name, Payload,
     PromiseId, Text,
@@ -117,6 +117,13 @@ pub enum Input {
         /// Its journal.
         events: Vec<JournalEvent>,
     },
+    /// An execution that is to be started: its first step and its start are one commit.
+    Begin {
+        /// Its row, which is not stored.
+        row: Box<Row>,
+        /// Its beginning, which is not stored.
+        execution: Box<Execution>,
+    },
     /// There is no such execution.
     Absent(ExecutionId),
     /// An execution could not be loaded.
@@ -174,6 +181,13 @@ pub enum Action {
         level: onward_execution::Level,
         /// What.
         message: Text,
+    },
+    /// What became of an execution that was to be started.
+    Begun {
+        /// Which.
+        execution: ExecutionId,
+        /// Whether it is stored; nothing if its first step takes too long for whoever waits: start it without.
+        result: Option<Result<(), Error>>,
     },
     /// An execution is over, durably.
     Over {

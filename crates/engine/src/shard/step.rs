@@ -9,7 +9,7 @@ use onward_journal::{
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, JournalAppend};
 
-use super::active::{AT_ONCE, Active, News};
+use super::active::{AT_ONCE, Active, News, UNSTORED};
 use super::core::Core;
 use super::{Action, Attempt, AttemptId, Entry, Resolved, Unready, message};
 
@@ -339,11 +339,12 @@ fn compose(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<Stepp
     let has_events = append.is_some();
     commit.journals.extend(append);
     let (state, wake_at) = active.standing();
-    active.pending.changes_row = &*active.row.state != state || active.row.wake_at != wake_at;
+    let is_new = active.version == UNSTORED;
+    active.pending.changes_row = is_new || &*active.row.state != state || active.row.wake_at != wake_at;
     if active.pending.changes_row {
         active.row.state = state.into();
         active.row.wake_at = wake_at;
-        commit = commit.update(&active.row, active.version);
+        commit = if is_new { commit.insert(&active.row) } else { commit.update(&active.row, active.version) };
     }
     for child in &mut active.pending.children {
         commit.journals.extend(self::append(&mut child.execution)?);
