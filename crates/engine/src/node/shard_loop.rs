@@ -276,6 +276,7 @@ impl<'a> Owner<'a> {
         match &input {
             Input::Loaded { row, .. } => self.loading.remove(&row.execution_id),
             Input::Absent(id) | Input::NotLoaded { execution: id, .. } => self.loading.remove(id),
+            Input::Ended { attempt, .. } => self.tasks.remove(attempt).is_some(),
             _ => false,
         };
         let actions = self.core.handle(input, self.time.now());
@@ -347,7 +348,6 @@ impl<'a> Owner<'a> {
             let result = tasks::perform(&library, &attempt).await;
             drop(ended.send(Input::Ended { attempt: id, result }));
         });
-        self.tasks.retain(|_, task| !task.is_finished());
         self.tasks.insert(id, task.abort_handle());
     }
 }
