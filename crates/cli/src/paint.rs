@@ -17,6 +17,12 @@ pub(crate) fn say(words: impl Display) {
     let _ = writeln!(anstream::stderr(), "{words}");
 }
 
+/// Text of others, without what a terminal would obey.
+pub(crate) fn plain(text: &str) -> String {
+    let shown = |it: char| if it.is_control() { it.escape_default().to_string() } else { it.to_string() };
+    text.chars().map(shown).collect()
+}
+
 /// What went wrong.
 pub(crate) fn error(text: impl Display) -> impl Display {
     styled(AnsiColor::Red.on_default().bold(), text)

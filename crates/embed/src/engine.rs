@@ -164,6 +164,15 @@ impl Engine {
         }
     }
 
+    /// Waits until it no longer works, which is when its store has failed.
+    pub async fn failed(&mut self) -> EngineError {
+        match (&mut self.working).await {
+            Ok(Ok(())) => EngineError::Stopped("nobody asked for it".to_owned()),
+            Ok(Err(error)) => error.into(),
+            Err(panic) => EngineError::Stopped(panic.to_string()),
+        }
+    }
+
     /// Stops working, and gives its shards up so that others take over at once.
     pub async fn stop(self) -> Result<(), EngineError> {
         self.stop.send_replace(true);

@@ -115,7 +115,7 @@ impl Code for Wasm {
             limits.timeout = Duration::from_millis(ms);
         }
         let services = Arc::clone(&self.services) as Arc<dyn Services>;
-        let owner = Text::from(&*attempt.tenant);
+        let owner = attempt.owner.clone();
         let call = TaskCall { owner, context: context(attempt), limits, http: self.egress(attempt), services };
         component.task(&attempt.function, &attempt.input, call).await
     }

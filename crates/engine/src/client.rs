@@ -14,6 +14,9 @@ use crate::shard::{cancel, signal};
 /// Slices that executions are spread over. Every process that uses a store has to agree.
 pub const SHARDS: u32 = 8;
 
+/// How often a deployment is tried that others get in the way of.
+const DEPLOY_TRIES: u32 = 20;
+
 /// The slice of an execution that nobody called.
 pub fn shard_of(execution: &ExecutionId) -> Shard {
     Shard(u32::from(execution.as_bytes()[0]) % SHARDS)
@@ -90,8 +93,8 @@ pub enum Refused {
     /// The execution is over.
     #[error("execution {0} is over")]
     Over(ExecutionId),
-    /// The input is too large.
-    #[error("the input has {found} bytes, at most {limit} are allowed")]
+    /// An input or a signal is too large.
+    #[error("it has {found} bytes, at most {limit} are allowed")]
     TooLarge {
         /// How many bytes it has.
         found: usize,
@@ -145,6 +148,22 @@ impl Client {
         functions: &[FunctionInfo],
         hosts: &[String],
     ) -> Result<ComponentDigest, Refused> {
+        let mut tries = 0;
+        loop {
+            // Whoever deploys at the same moment is before or after this.
+            match self.try_deploy(code, functions, hosts).await {
+                Err(Refused::Store(Error::Conflict(_))) if tries < DEPLOY_TRIES => tries += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn try_deploy(
+        &self,
+        code: &[u8],
+        functions: &[FunctionInfo],
+        hosts: &[String],
+    ) -> Result<ComponentDigest, Refused> {
         let component_digest = ComponentDigest::of(code);
         let now = self.store.now().await?;
         let text = serde_json::to_string(functions).map_err(Error::corrupt)?;
@@ -179,10 +198,7 @@ impl Client {
 
     /// Starts a workflow, unless `key` has started one already.
     pub async fn start(&self, function: &str, input: Payload, key: Option<&str>) -> Result<Started, Refused> {
-        let (found, limit) = (input.as_str().len(), self.limits.payload_bytes_max);
-        if found > limit {
-            return Err(Refused::TooLarge { found, limit });
-        }
+        self.fits(&input)?;
         let Some((deployed, _)) = self.function_row(function).await? else {
             return Err(Refused::NoFunction(function.to_owned()));
         };
@@ -208,6 +224,11 @@ impl Client {
             },
             _ => Err(Error::from(conflict).into()),
         }
+    }
+
+    fn fits(&self, payload: &Payload) -> Result<(), Refused> {
+        let (found, limit) = (payload.as_str().len(), self.limits.payload_bytes_max);
+        if found > limit { Err(Refused::TooLarge { found, limit }) } else { Ok(()) }
     }
 
     /// Keys are unique within a scope and a function; ids are everywhere.
@@ -263,6 +284,7 @@ impl Client {
         payload: Payload,
         key: Option<&str>,
     ) -> Result<(), Refused> {
+        self.fits(&payload)?;
         let row = self.open_execution(to).await?;
         let now = self.store.now().await?;
         let message = signal(to, row.shard, name, payload, key.map(Text::from), now)?;

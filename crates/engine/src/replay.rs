@@ -62,7 +62,7 @@ pub fn replay(journal: &Journal, guest: &mut dyn Guest) -> Result<Verdict, Viola
     let mut nowhere = Nowhere(events.last().map_or(Timestamp::EPOCH, |last| last.timestamp));
     let progress = loop {
         match execution.run(guest, &mut nowhere) {
-            Ok(Progress::Paused) => {}
+            Ok(Progress::Paused | Progress::Full) => {}
             Ok(progress) => break progress,
             Err(violation) => return Ok(refused(&violation)),
         }

@@ -27,7 +27,8 @@ macro_rules! same {
 }
 
 pub(crate) fn ask(execution: &mut Execution, request: Request, world: &mut dyn World) -> Asked<Waits> {
-    if execution.journal.fold().version() >= execution.limits.events_max && execution.peek().is_none() {
+    let is_recorded = !matches!(request, Request::ContinueAsNew { .. } | Request::Log { .. } | Request::IsCancelled);
+    if is_recorded && execution.journal.fold().version() >= execution.limits.events_max && execution.peek().is_none() {
         let message = format!("the journal has {} events: continue as new", execution.limits.events_max);
         return refused(ExecutionError::named("journal_full", message));
     }

@@ -11,6 +11,7 @@ use onward_journal::{
 
 use crate::index::{End, Index};
 use crate::seen::Seen;
+use crate::weight::weight;
 use crate::{Answer, Divergence, Guest, Level, Turn, ask};
 
 /// What the world is to an execution.
@@ -32,11 +33,13 @@ pub struct Limits {
     pub payload_bytes_max: usize,
     /// Events of a journal; an execution with more to do continues as new.
     pub events_max: u64,
+    /// Bytes of payload after which a step is stored, although the execution could go on.
+    pub step_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { payload_bytes_max: 1 << 20, events_max: 1 << 20 }
+        Self { payload_bytes_max: 1 << 20, events_max: 1 << 20, step_bytes: 4 << 20 }
     }
 }
 
@@ -47,6 +50,8 @@ pub enum Progress {
     Blocked,
     /// It has more to do; others should have their turn first.
     Paused,
+    /// It has more to do; what it has done so far should be stored first.
+    Full,
     /// It is over, and recorded.
     Ended,
     /// It did not repeat what is recorded. Nothing was recorded.
@@ -79,6 +84,8 @@ pub struct Execution {
     /// Operations that the guest no longer wants.
     pub(crate) unwanted: Vec<u32>,
     taken: usize,
+    /// Bytes of payload in what was recorded and not taken.
+    pending_bytes: usize,
 }
 
 /// What the guest waits for.
@@ -126,6 +133,7 @@ impl Execution {
         journal.events().iter().for_each(|event| index.note(event));
         Self {
             taken: journal.events().len(),
+            pending_bytes: 0,
             journal,
             index,
             seen: Seen::default(),
@@ -177,6 +185,7 @@ impl Execution {
     /// Takes the events that were recorded since the last call: they are to be stored together.
     pub fn take_events(&mut self) -> &[JournalEvent] {
         let from = std::mem::replace(&mut self.taken, self.journal.events().len());
+        self.pending_bytes = 0;
         &self.journal.events()[from..]
     }
 
@@ -218,7 +227,15 @@ impl Execution {
                     Err(divergence) => return Ok(Progress::Diverged(divergence)),
                 },
             }
+            if self.is_full() {
+                return Ok(Progress::Full);
+            }
         }
+    }
+
+    /// Whether what was recorded since the last store is as much as should be stored together.
+    pub fn is_full(&self) -> bool {
+        self.pending_bytes >= self.limits.step_bytes
     }
 
     /// What the guest is told at the end of an await; `None` while it has not ended.
@@ -321,6 +338,7 @@ impl Execution {
         let sequence = self.journal.fold().version();
         for event in self.journal.handle(command, now)? {
             self.index.note(&event);
+            self.pending_bytes += weight(&event.event);
         }
         Ok(sequence)
     }

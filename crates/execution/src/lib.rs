@@ -13,6 +13,7 @@ mod protocol;
 mod repeat;
 mod script;
 mod seen;
+mod weight;
 
 pub use divergence::Divergence;
 pub use execution::{Ending, Execution, Limits, Progress, Start, Successor, World};

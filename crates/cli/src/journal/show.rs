@@ -18,6 +18,9 @@ pub(crate) struct Args {
     work: WorkArgs,
     #[command(flatten)]
     execution: ExecutionArg,
+    /// Print one JSON object a line, as without this option
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {

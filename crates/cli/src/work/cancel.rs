@@ -33,7 +33,7 @@ struct Sent<'a> {
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.open().await?;
+    let client = args.work.open_existing().await?;
     let row = args.execution.find(&client).await?;
     client.cancel(row.execution_id, &args.reason).await?;
     if args.json {

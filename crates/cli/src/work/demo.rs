@@ -133,7 +133,10 @@ impl Demo {
         for command in [
             format!("onward show {id}"),
             format!("onward journal show {id} | onward journal check -"),
+            format!("onward journal replay {id}"),
             "onward start order '{\"customer\":\"Linus\",\"item\":\"desk\",\"quantity\":1}' --key mine --wait"
+                .to_owned(),
+            "onward signal ID approval '{\"approved\":true,\"by\":\"Grace\"}'   # from another terminal, with the id that start prints"
                 .to_owned(),
         ] {
             writeln!(out, "  {command}")?;

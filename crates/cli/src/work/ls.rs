@@ -7,6 +7,7 @@ use onward_store::tables::Execution;
 use serde::Serialize;
 
 use super::WorkArgs;
+use crate::paint;
 
 /// List executions, oldest first
 ///
@@ -15,8 +16,8 @@ use super::WorkArgs;
 pub(crate) struct Args {
     #[command(flatten)]
     work: WorkArgs,
-    /// Only executions in this state: Running, Blocked, Cancelling, Completed, Failed or Cancelled
-    #[arg(long)]
+    /// Only executions in this state
+    #[arg(long, ignore_case = true, value_parser = ["Running", "Blocked", "Cancelling", "Completed", "Failed", "Cancelled"])]
     state: Option<String>,
     /// Only executions of this workflow
     #[arg(long)]
@@ -73,7 +74,7 @@ fn line(args: &Args, out: &mut impl io::Write, row: &Execution) -> anyhow::Resul
         let line = Line { execution, function, state, key, created_at };
         writeln!(out, "{}", serde_json::to_string(&line)?)?;
     } else {
-        let (short, key) = (&execution[..12], key.unwrap_or_default());
+        let (short, key) = (&execution[..12], paint::plain(key.unwrap_or_default()));
         writeln!(out, "{short}  {state:<10}  {function:<24}  {created_at:<27}  {key}")?;
     }
     Ok(())

@@ -82,6 +82,12 @@ impl WorkArgs {
         Ok(Client::new(self.store.open_existing().await?, self.scope()))
     }
 
+    /// A store that is there, to write to.
+    async fn open_existing(&self) -> anyhow::Result<Client> {
+        drop(self.existing().await?);
+        self.open().await
+    }
+
     /// A store to write to.
     async fn open(&self) -> anyhow::Result<Client> {
         Ok(Client::new(self.store.open(Policy::default()).await?, self.scope()))

@@ -42,7 +42,7 @@ struct Sent<'a> {
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.open().await?;
+    let client = args.work.open_existing().await?;
     let row = args.execution.find(&client).await?;
     let payload = super::payload(args.payload.as_deref())?;
     let said = RawValue::from_string(payload.as_str().to_owned())?;

@@ -55,9 +55,13 @@ struct Failure {
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.open().await?;
+    let client = args.work.open_existing().await?;
     let input = super::payload(Some(&args.input))?;
     let started = client.start(&args.function, input, args.key.as_deref()).await?;
+    if args.wait && !args.json {
+        say_started(&started);
+        paint::say(format_args!("waiting; `onward why {}` says what for", &started.execution.to_string()[..12]));
+    }
     let result = if args.wait { Some(wait(args, &client, started.execution).await?) } else { None };
     report(args, &started, result.as_ref())?;
     Ok(ExitCode::from(u8::from(matches!(result, Some(Err(_))))))
@@ -69,6 +73,11 @@ async fn wait(args: &Args, client: &Client, execution: ExecutionId) -> anyhow::R
     let result = engine.outcome(execution).await?;
     engine.stop().await?;
     Ok(result)
+}
+
+fn say_started(started: &Started) {
+    let word = if started.existed { "was started before" } else { "started" };
+    paint::say(format_args!("{word}: {}", started.execution));
 }
 
 fn report(args: &Args, started: &Started, result: Option<&InvokeResult>) -> anyhow::Result<()> {
@@ -85,12 +94,15 @@ fn report(args: &Args, started: &Started, result: Option<&InvokeResult>) -> anyh
         writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
         return Ok(());
     }
-    let word = if *existed { "was started before" } else { "started" };
-    paint::say(format_args!("{word}: {execution}"));
+    if !args.wait {
+        say_started(started);
+    }
     match result {
         None => writeln!(io::stdout(), "{execution}")?,
         Some(Ok(payload)) => writeln!(io::stdout(), "{}", payload.as_str())?,
-        Some(Err(error)) => paint::say(format_args!("{}: {error}", paint::error("failed"))),
+        Some(Err(error)) => {
+            paint::say(format_args!("{}: {}", paint::error("failed"), paint::plain(&error.to_string())));
+        }
     }
     Ok(())
 }

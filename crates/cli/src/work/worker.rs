@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use super::{RunArgs, WorkArgs};
 
 /// Run the executions of a store until Ctrl-C
@@ -23,8 +25,13 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let client = args.work.open().await?;
-    let engine = args.run.engine(&client).lease(Duration::from_millis(args.lease_ms)).open().await?;
-    tokio::signal::ctrl_c().await?;
+    let mut engine = args.run.engine(&client).lease(Duration::from_millis(args.lease_ms)).open().await?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        asked = tokio::signal::ctrl_c() => asked?,
+        _ = terminated.recv() => {}
+        error = engine.failed() => return Err(error.into()),
+    }
     engine.stop().await?;
     Ok(ExitCode::SUCCESS)
 }

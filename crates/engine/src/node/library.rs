@@ -1,7 +1,7 @@
 //! Which names stand for which code, kept in memory: the core of a shard cannot wait for a database.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use onward_execution::Guest;
 use onward_journal::{ComponentDigest, Text};
@@ -19,6 +19,8 @@ pub struct Library {
     pub(super) code: Arc<dyn Code>,
     pub(super) native: Native,
     known: RwLock<Known>,
+    /// Components that were said to be of no use.
+    broken: Mutex<BTreeSet<ComponentDigest>>,
 }
 
 #[derive(Default)]
@@ -45,7 +47,7 @@ fn place(caller: &Execution, function: &str) -> Place {
 impl Library {
     /// A library that knows the tasks of this process, and runs components on `code`.
     pub fn new(code: Arc<dyn Code>, native: Native) -> Self {
-        Self { code, native, known: RwLock::default() }
+        Self { code, native, known: RwLock::default(), broken: Mutex::default() }
     }
 
     /// Makes sure that a component can be run. Tells whether there is such a component.
@@ -78,7 +80,16 @@ impl Library {
         }
         let digests: BTreeSet<ComponentDigest> = names.values().map(|named| named.component).collect();
         for digest in digests {
-            self.ensure(store, digest).await?;
+            match self.ensure(store, digest).await {
+                Ok(_) => {}
+                // Only those who use it are concerned; the others go on.
+                Err(error @ Error::Corrupt(_)) => {
+                    if self.broken.lock().unwrap_or_else(PoisonError::into_inner).insert(digest) {
+                        tracing::error!(%digest, %error, "a component cannot be run");
+                    }
+                }
+                Err(error) => return Err(error),
+            }
         }
         self.write(|known| known.names = names);
         Ok(())

@@ -10,7 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use onward_journal::{ExecutionId, Timestamp};
 use onward_store::lease::{self, Lease};
 use onward_store::tables::{Execution, Message};
-use onward_store::{Error, Field as _, Key, Kind, Records as _, Scan, Shard};
+use onward_store::{Error, Field as _, Key, Kind, Records as _, Scan, Shard, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -22,6 +22,9 @@ use crate::shard::{Action, AttemptId, Core, Input};
 
 /// How long to wait before an execution is read again.
 const LATER: Duration = Duration::from_millis(100);
+
+/// Messages that are read at a time.
+const INBOX_PAGE: usize = 200;
 
 /// The time of the store, as far as it can be known without asking: asking takes longer than a step.
 #[derive(Clone, Copy)]
@@ -91,6 +94,8 @@ struct Owner<'a> {
     /// Who waits for the start of which execution.
     beginning: BTreeMap<ExecutionId, oneshot::Sender<Option<Result<(), Error>>>>,
     read_inbox: bool,
+    /// Where to go on reading the inbox.
+    inbox_place: Option<Vec<Value>>,
     /// Where to go on reading executions that were busy when the shard was taken over.
     left_behind: Option<Scan>,
     is_lost: bool,
@@ -99,7 +104,9 @@ struct Owner<'a> {
 }
 
 impl Drop for Owner<'_> {
+    /// However it ends, nobody goes on with what another is about to take over.
     fn drop(&mut self) {
+        self.tasks.values().for_each(AbortHandle::abort);
         self.node.in_memory.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
@@ -124,6 +131,7 @@ impl<'a> Owner<'a> {
             notes: node.nearby.listen(shard),
             beginning: BTreeMap::new(),
             read_inbox: true,
+            inbox_place: None,
             left_behind: None,
             is_lost: false,
             counted: 0,
@@ -162,7 +170,6 @@ impl<'a> Owner<'a> {
                 _ = poll.tick() => self.look_around().await?,
             }
         }
-        self.tasks.values().for_each(AbortHandle::abort);
         Ok((!self.is_lost).then(|| self.lease.clone()))
     }
 
@@ -183,7 +190,7 @@ impl<'a> Owner<'a> {
         match note {
             Note::Message => self.read_inbox = true,
             Note::Begin(row, execution, told) => {
-                if !self.loading.contains(&row.execution_id) {
+                if !self.loading.contains(&row.execution_id) && !self.beginning.contains_key(&row.execution_id) {
                     self.beginning.insert(row.execution_id, told);
                     self.tell(Input::Begin { row, execution });
                 }
@@ -238,8 +245,16 @@ impl<'a> Owner<'a> {
     }
 
     async fn inbox(&mut self) -> Result<(), Error> {
-        let scan = Scan::by::<Message>(Message::BY_SHARD).equal(&self.shard);
-        let messages: Vec<(Message, u64)> = self.node.store.list(scan).await?;
+        let mut scan = Scan::by::<Message>(Message::BY_SHARD).equal(&self.shard).limit(INBOX_PAGE);
+        scan.after = self.inbox_place.take();
+        let messages: Vec<(Message, u64)> = self.node.store.list(scan.clone()).await?;
+        // Some may have to stay for long, and must not hide those behind them.
+        if messages.len() == INBOX_PAGE
+            && let Some((last, _)) = messages.last()
+        {
+            self.inbox_place = scan.after(last).after;
+            self.read_inbox = true;
+        }
         if !messages.is_empty() {
             self.tell(Input::Messages(messages));
         }

@@ -48,8 +48,14 @@ impl Native {
     }
 }
 
-/// Performs an attempt. Whoever runs code or sends requests minds the time that it may take.
+/// Performs an attempt. Whatever panics in it takes nobody along.
 pub(super) async fn perform(library: &Library, attempt: &Attempt) -> InvokeResult {
+    let done = AssertUnwindSafe(work(library, attempt)).catch_unwind().await;
+    done.unwrap_or_else(|panic| Err(panicked(&*panic)))
+}
+
+/// Whoever runs code or sends requests minds the time that it may take.
+async fn work(library: &Library, attempt: &Attempt) -> InvokeResult {
     match (attempt.kind, attempt.resolved) {
         (InvokeKind::Http, _) => library.code.http(attempt).await,
         (InvokeKind::Function, Resolved::Task(component)) => library.code.task(component, attempt).await,
@@ -62,18 +68,16 @@ pub(super) async fn perform(library: &Library, attempt: &Attempt) -> InvokeResul
 }
 
 async fn native(task: &dyn Task, attempt: &Attempt) -> InvokeResult {
-    let work = AssertUnwindSafe(task.perform(attempt)).catch_unwind();
-    let done = match attempt.timeout_ms {
+    let work = task.perform(attempt);
+    match attempt.timeout_ms {
         None => work.await,
         Some(ms) => match tokio::time::timeout(Duration::from_millis(ms), work).await {
             Ok(done) => done,
-            Err(_) => return Err(ExecutionError::new(ErrorKind::Timeout, format!("no result in {ms} ms"))),
+            Err(_) => Err(ExecutionError::new(ErrorKind::Timeout, format!("no result in {ms} ms"))),
         },
-    };
-    done.unwrap_or_else(|panic| Err(panicked(&*panic)))
+    }
 }
 
-/// A task of this process that panics takes nobody along.
 fn panicked(panic: &(dyn Any + Send)) -> ExecutionError {
     let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
     let words = words.or_else(|| panic.downcast_ref::<String>().cloned());

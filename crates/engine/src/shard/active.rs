@@ -23,6 +23,8 @@ pub(super) struct Active {
     pub(super) ticket: Option<u64>,
     /// Whether the guest has used up its slice of time.
     pub(super) is_paused: bool,
+    /// Whether it waits for its turn, or for room.
+    pub(super) is_queued: bool,
     /// What happened and is not recorded yet.
     pub(super) news: VecDeque<News>,
     /// What the commit under way carries, and what follows it.
@@ -68,6 +70,7 @@ impl Active {
             guest: None,
             ticket: None,
             is_paused: false,
+            is_queued: false,
             news: VecDeque::new(),
             pending: Pending::default(),
             touched: now,

@@ -347,9 +347,17 @@ impl Core {
         }
     }
 
+    /// Lets an execution do what it has waited for its turn to do.
+    fn take_turn(&mut self, execution: ExecutionId, now: Timestamp, actions: &mut Vec<Action>) {
+        if let Some(active) = self.actives.get_mut(&execution) {
+            active.is_queued = false;
+        }
+        self.go_on(execution, now, actions);
+    }
+
     fn time(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         for execution in std::mem::take(&mut self.paused) {
-            self.go_on(execution, now, actions);
+            self.take_turn(execution, now, actions);
         }
         let due: Vec<ExecutionId> =
             self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, execution)| *execution).collect();
@@ -359,7 +367,7 @@ impl Core {
         self.retry_stuck(now, actions);
         self.put_aside(now);
         for execution in std::mem::take(&mut self.crowded) {
-            self.go_on(execution, now, actions);
+            self.take_turn(execution, now, actions);
         }
     }
 
@@ -437,19 +445,22 @@ impl Core {
         match step::step(self, &mut active, now, actions) {
             Ok(step::Stepped::Paused) => {
                 active.is_paused = true;
-                self.paused.push_back(active.id());
+                if !std::mem::replace(&mut active.is_queued, true) {
+                    self.paused.push_back(active.id());
+                }
                 self.keep(active, now);
             }
             Ok(step::Stepped::Waits) => self.keep(active, now),
             Ok(step::Stepped::Commits(commit)) => {
-                active.is_paused = false;
                 active.ticket = Some(self.commit(Whose::Execution(active.id()), commit, actions));
                 self.keep(active, now);
             }
             Err(Halt::NoRoom) => {
                 active.is_paused = true;
                 let turn = if self.make_room() { &mut self.paused } else { &mut self.crowded };
-                turn.push_back(active.id());
+                if !std::mem::replace(&mut active.is_queued, true) {
+                    turn.push_back(active.id());
+                }
                 self.keep(active, now);
             }
             Err(Halt::NoCode) => {
@@ -523,7 +534,7 @@ impl Core {
             actions.push(Action::Over { execution, ending });
             // There is room for somebody else.
             if let Some(next) = self.crowded.pop_front() {
-                self.go_on(next, now, actions);
+                self.take_turn(next, now, actions);
             }
         } else {
             self.advance(active, now, actions);

@@ -16,6 +16,12 @@ pub(crate) fn is_taken(message: &Message) -> bool {
 }
 
 const SIGNAL: &str = "signal";
+const CANCEL: &str = "cancel";
+
+/// Whether a message asks for cancellation.
+pub(super) fn is_cancel(message: &Message) -> bool {
+    &*message.kind == CANCEL
+}
 
 /// A signal. Sending it again under the same key does nothing.
 pub fn signal(
@@ -32,7 +38,7 @@ pub fn signal(
 
 /// A request to cancel.
 pub fn cancel(to: ExecutionId, shard: Shard, reason: Text, now: Timestamp) -> Result<Message, Error> {
-    message(to, shard, "cancel", Event::CancelRequested { reason }, Some("cancel".into()), now)
+    message(to, shard, CANCEL, Event::CancelRequested { reason }, Some("".into()), now)
 }
 
 /// What a child ended with, to the operation of its parent that it performed.
@@ -58,6 +64,8 @@ fn message(
     now: Timestamp,
 ) -> Result<Message, Error> {
     let body = codec::encode(to, &[JournalEvent { sequence: 0, timestamp: now, event }]).map_err(Error::corrupt)?;
+    // The key that somebody chose for a signal is not the key of anything else.
+    let dedup_key = dedup_key.map(|key| Text::from(format!("{kind}:{key}")));
     Ok(Message {
         message_id: Serial(None),
         execution_id: to,
@@ -82,7 +90,8 @@ pub(super) fn take(commit: Commit, message: &Message, version: u64) -> Commit {
 pub(super) fn forward(sent: &Message, to: ExecutionId) -> Result<Option<Message>, Error> {
     match event(sent)? {
         event @ (Event::SignalDelivered { .. } | Event::CancelRequested { .. }) => {
-            message(to, sent.shard, &sent.kind, event, sent.dedup_key.clone(), sent.sent_at).map(Some)
+            let next = message(to, sent.shard, &sent.kind, event, None, sent.sent_at)?;
+            Ok(Some(Message { dedup_key: sent.dedup_key.clone(), ..next }))
         }
         _ => Ok(None),
     }

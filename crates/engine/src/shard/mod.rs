@@ -19,7 +19,6 @@ use onward_journal::{
     ComponentDigest, Delivery, Event, ExecutionId, InvokeKind, InvokeResult, Journal, JournalEvent, Name, Payload,
     PromiseId, Text,
 };
-use onward_runs::TenantId;
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Error, Receipt};
 
@@ -244,6 +243,6 @@ pub struct Attempt {
     pub delivery: Delivery,
     /// Which hosts it may send requests to.
     pub hosts: Hosts,
-    /// On whose behalf.
-    pub tenant: TenantId,
+    /// On whose behalf: the tenant, the project and the environment.
+    pub owner: Text,
 }

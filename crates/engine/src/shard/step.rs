@@ -62,8 +62,11 @@ pub(super) fn step(
             active.execution.fire_due(now).map_err(|violation| broken(&violation))?;
             end_overdue(core, active, now)?;
         }
-        if let Progress::Paused = settle(core, active, now, actions)? {
-            return Ok(Stepped::Paused);
+        match settle(core, active, now, actions)? {
+            Progress::Paused => return Ok(Stepped::Paused),
+            // The rest is for the next step.
+            Progress::Full => break,
+            Progress::Blocked | Progress::Ended | Progress::Diverged(_) => {}
         }
         // What comes for an execution that is over is not its business any more.
         if active.news.is_empty() || active.execution.is_over() {
@@ -80,6 +83,11 @@ fn settle(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Ve
             match run(core, active, now, actions)? {
                 Progress::Blocked | Progress::Ended => active.is_paused = false,
                 Progress::Paused => return Ok(Progress::Paused),
+                // It goes on where it was before it is told anything new.
+                Progress::Full => {
+                    active.is_paused = true;
+                    return Ok(Progress::Full);
+                }
                 Progress::Diverged(divergence) => return Err(divergence.to_string().into()),
             }
         }
@@ -96,9 +104,17 @@ fn broken(violation: &Violation) -> Halt {
     format!("the journal refuses what happened: {violation}").into()
 }
 
-/// Records what happened since the last step.
+/// Records what happened since the last step, as much as a step takes. Who asks for cancellation need not wait for that.
 fn take_news(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
-    while let Some(news) = active.news.pop_front() {
+    let is_cancel = |news: &News| matches!(news, News::Message(message, _) if message::is_cancel(message));
+    if let Some(place) = active.news.iter().position(is_cancel)
+        && let Some(cancel) = active.news.remove(place)
+    {
+        active.news.push_front(cancel);
+    }
+    while !active.execution.is_full()
+        && let Some(news) = active.news.pop_front()
+    {
         match news {
             News::Ended(id, result) => {
                 let mut world = Surroundings::new(core, now);
@@ -275,6 +291,11 @@ fn invocation(execution: &Execution, number: u32) -> Option<(InvokeKind, Name, P
     }
 }
 
+fn owner(row: &Row) -> Text {
+    let Row { tenant_id, project_id, environment_id, .. } = row;
+    format!("{tenant_id}/{project_id}/{environment_id}").into()
+}
+
 /// The attempt as whoever performs it needs it.
 pub(super) fn attempt(core: &Core, active: &Active, id: AttemptId) -> Option<Attempt> {
     let Some(Event::InvokeScheduled { kind, function_name, input, retry_policy, delivery, .. }) =
@@ -295,7 +316,7 @@ pub(super) fn attempt(core: &Core, active: &Active, id: AttemptId) -> Option<Att
         input: input.clone(),
         timeout_ms: retry_policy.as_ref().and_then(|policy| policy.timeout_ms),
         delivery: *delivery,
-        tenant: active.row.tenant_id.clone(),
+        owner: owner(&active.row),
     })
 }
 

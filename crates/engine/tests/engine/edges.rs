@@ -61,6 +61,16 @@ fn script(function: &str, input: Payload, made: usize) -> Script {
             Ok(json("null"))
         }),
         "guardian" => Script::new(|host| async move { host.invoke("counter", json("0")).await }),
+        // Asks for more at once than one commit takes.
+        "wide" => Script::new(|host| async move {
+            let large = json(&format!("\"{}\"", "x".repeat(1_000_000)));
+            let mut tasks = Vec::new();
+            for _ in 0..20 {
+                tasks.push(host.schedule("work", large.clone()).await?);
+            }
+            let done = host.all(&tasks).await?;
+            Ok(json(&done.into_iter().filter(Result::is_ok).count().to_string()))
+        }),
         "busy" => Script::new(|host| async move { host.invoke("work", json("1")).await }),
         // Asks for something else each time it is made.
         "fickle" => Script::new(move |host| async move {
@@ -134,7 +144,7 @@ impl Code for Crowded {
 }
 
 fn functions() -> Vec<FunctionInfo> {
-    ["deep", "slow", "hasty", "counter", "guardian", "busy", "fickle"]
+    ["deep", "slow", "hasty", "counter", "guardian", "wide", "busy", "fickle"]
         .map(|name| FunctionInfo { name: name.to_owned(), kind: FunctionKind::Workflow, schema: None })
         .to_vec()
 }
@@ -304,4 +314,52 @@ async fn an_execution_that_cannot_go_on_raises_one_alert() {
     assert_eq!(alerts, [("EXECUTION_STUCK", &*id.to_string())]);
     let waiting: Vec<(Message, u64)> = world.store.list(Scan::all::<Message>()).await.unwrap();
     assert_eq!(waiting.len(), 1, "the signal is kept until the execution can take it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_step_asks_for_is_stored_in_pieces() {
+    let world = World::new(100).await;
+    let id = world.start("wide", "null").await;
+    assert_eq!(world.result(id).await, Ok(json("20")));
+    // The same from outside: more than one commit takes waits for it, and a cancellation behind that.
+    let id = world.start("slow", "null").await;
+    for _ in 0..20 {
+        world.tick(id, &format!("\"{}\"", "x".repeat(1_000_000)), None).await;
+    }
+    world.client.cancel(id, "enough").await.unwrap();
+    assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
+    let too_large = json(&format!("\"{}\"", "x".repeat(2_000_000)));
+    let refused = world.client.signal(id, "tick".parse().unwrap(), too_large, None).await.unwrap_err();
+    assert!(matches!(refused, onward_engine::client::Refused::TooLarge { .. }), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_key_of_a_signal_is_nobody_elses() {
+    let world = World::new(100).await;
+    let id = world.start("slow", "null").await;
+    for key in ["cancel", "", "cancel:"] {
+        world.tick(id, "1", Some(key)).await;
+    }
+    world.settled().await;
+    world.client.cancel(id, "enough").await.unwrap();
+    assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_have_to_wait_hide_nobody() {
+    let world = World::new(100).await;
+    let stuck = world.start("fickle", "null").await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let shard = world.client.execution(stuck).await.unwrap().unwrap().shard;
+    let neighbour = loop {
+        let id = world.start("counter", "0").await;
+        if world.client.execution(id).await.unwrap().unwrap().shard == shard {
+            break id;
+        }
+    };
+    for _ in 0..1_100 {
+        world.client.signal(stuck, "go".parse().unwrap(), json("1"), None).await.unwrap();
+    }
+    world.tick(neighbour, "\"stop\"", None).await;
+    assert_eq!(world.result(neighbour).await, Ok(json("0")));
 }
