@@ -34,6 +34,9 @@ const CHECKPOINT_PAGES_BUSY: i32 = 16_384;
 /// A commit that takes longer than this, in microseconds, is not made on the caller's time.
 const QUICK_US: i64 = 1_000;
 
+/// Nor is one that changes more than this.
+const SMALL: usize = 32;
+
 /// The calling side.
 pub(crate) struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
@@ -108,7 +111,7 @@ impl Writer {
         let mut writing = self.writing.try_lock().ok()?;
         let answer = writing.at_once(job)?;
         if writing.is_log_long(CHECKPOINT_PAGES) {
-            // Whoever is told of a full queue is told by somebody who will look at the log.
+            // Where there is no place in the queue, the thread has work, and looks at the log after it.
             let (reply, _) = oneshot::channel();
             drop(jobs.try_send(Job { task: Task::Checkpoint, reply }));
         }
@@ -193,7 +196,7 @@ impl Writing {
         if let Some(error) = &self.poisoned {
             return Some(Err(error.clone()));
         }
-        if !matches!(job.task, Task::Commit(_)) || self.pace_us > QUICK_US || self.together > 1 {
+        if !is_small(&job.task) || self.pace_us > QUICK_US || self.together > 1 {
             return None;
         }
         self.connection.busy_timeout(Duration::ZERO).ok()?;
@@ -357,6 +360,13 @@ fn gather(first: Job, jobs: &mut mpsc::Receiver<Job>) -> Vec<Job> {
         group.push(job);
     }
     group
+}
+
+/// Whether it is a commit that takes about as long as any.
+fn is_small(task: &Task) -> bool {
+    let Task::Commit(commit) = task else { return false };
+    let commit = commit.commit();
+    commit.events.len() + commit.changes.len() + commit.journals.len() <= SMALL
 }
 
 fn events_of(job: &Job) -> usize {

@@ -155,8 +155,8 @@ impl<'a> Owner<'a> {
                 self.left_behind = self.load_due(scan).await?;
             }
             let due = self.until_due();
+            // In no fixed order: whatever there is much of must not keep the lease from being renewed.
             tokio::select! {
-                biased;
                 changed = stop.changed() => {
                     if changed.is_err() || *stop.borrow() {
                         break;
