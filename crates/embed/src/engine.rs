@@ -34,9 +34,9 @@ pub enum EngineError {
     /// The runtime could not be started.
     #[error("{0}")]
     Runtime(String),
-    /// Something is not JSON, or not the JSON that was expected.
+    /// Something is not what was expected, or cannot be written down.
     #[error("{what} cannot be used: {reason}")]
-    Json {
+    Unfit {
         /// What it is.
         what: &'static str,
         /// What is wrong with it.
@@ -115,7 +115,7 @@ impl Engine {
         content: &impl Serialize,
         key: Option<&str>,
     ) -> Result<(), EngineError> {
-        let name = name.parse().map_err(|error| EngineError::Json { what: "the name", reason: format!("{error}") })?;
+        let name = name.parse().map_err(|error| EngineError::Unfit { what: "the name", reason: format!("{error}") })?;
         Ok(self.client.signal(to, name, payload("the signal", content)?, key).await?)
     }
 
@@ -133,7 +133,7 @@ impl Engine {
             Err(error) => Ok(Err(error)),
             Ok(payload) => serde_json::from_str(payload.as_str())
                 .map(Ok)
-                .map_err(|error| EngineError::Json { what: "the result", reason: error.to_string() }),
+                .map_err(|error| EngineError::Unfit { what: "the result", reason: error.to_string() }),
         }
     }
 
@@ -185,5 +185,5 @@ impl Engine {
 }
 
 fn payload(what: &'static str, value: &impl Serialize) -> Result<Payload, EngineError> {
-    Payload::of(value).map_err(|error| EngineError::Json { what, reason: error.to_string() })
+    Payload::of(value).map_err(|error| EngineError::Unfit { what, reason: error.to_string() })
 }

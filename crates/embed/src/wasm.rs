@@ -44,7 +44,7 @@ impl Wasm {
     pub fn functions(&self, code: &[u8], hosts: &[String]) -> Result<Vec<FunctionInfo>, EngineError> {
         for host in hosts {
             let parsed: Result<HostPattern, _> = host.parse();
-            parsed.map_err(|error| EngineError::Json { what: "a host", reason: error.to_string() })?;
+            parsed.map_err(|error| EngineError::Unfit { what: "a host", reason: error.to_string() })?;
         }
         let component = self.runtime.load(code)?;
         Ok(component.functions().iter().map(info).collect())

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::client::{Client, Refused, read_journal};
+use crate::shard::message_event;
 use crate::waits::{self, Waiting, Waits, What, short};
 use crate::{Shown, ago, inbox};
 
@@ -174,10 +175,7 @@ pub(crate) fn parent(journal: &Journal) -> Option<ExecutionId> {
 
 /// The execution that took the place of the one of this journal.
 pub(crate) fn successor(journal: &Journal) -> Option<ExecutionId> {
-    match &journal.events().last()?.event {
-        Event::ExecutionCompleted { continued_as, .. } => *continued_as,
-        _ => None,
-    }
+    journal.events().last()?.event.successor()
 }
 
 fn relative(id: ExecutionId, relatives: &BTreeMap<ExecutionId, String>) -> Relative {
@@ -212,7 +210,7 @@ fn owner(facts: &Facts) -> Owner {
 }
 
 fn on_its_way(message: &Message) -> OnItsWay {
-    let what = match inbox::event(message) {
+    let what = match message_event(message) {
         Ok(Event::SignalDelivered { signal_name, .. }) => format!("signal {signal_name}"),
         Ok(Event::CancelRequested { reason }) => format!("a request to cancel: {reason}"),
         Ok(Event::InvokeCompleted { promise_id, attempt, .. }) => {

@@ -1,6 +1,6 @@
 //! What is on its way to executions, for whoever only looks.
 
-use onward_journal::{Event, ExecutionId, codec};
+use onward_journal::ExecutionId;
 use onward_store::tables::Message;
 use onward_store::{Error, Records as _, Scan, Shard, Store};
 
@@ -13,17 +13,5 @@ pub(crate) async fn messages_to(store: &dyn Store, shard: Shard, to: ExecutionId
         let Some((last, _)) = page.last() else { return Ok(found) };
         scan = scan.after(last);
         found.extend(page.into_iter().map(|(message, _)| message).filter(|message| message.execution_id == to));
-    }
-}
-
-/// The event that a message wants recorded; the reason when there is none that a message can.
-pub(crate) fn event(message: &Message) -> Result<Event, String> {
-    let events = codec::decode(message.execution_id, &message.body).map_err(|error| error.to_string())?;
-    match events.into_iter().next().map(|recorded| recorded.event) {
-        Some(
-            event @ (Event::SignalDelivered { .. } | Event::CancelRequested { .. } | Event::InvokeCompleted { .. }),
-        ) => Ok(event),
-        Some(other) => Err(format!("it wants {} recorded, which no message may", other.kind())),
-        None => Err("it says nothing".to_owned()),
     }
 }

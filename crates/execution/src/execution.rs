@@ -296,9 +296,9 @@ impl Execution {
 
     /// How it ended, once it has.
     pub fn ending(&self) -> Option<Ending> {
-        match &self.journal.events().last()?.event {
-            Event::ExecutionCompleted { continued_as: Some(next), .. } => Some(Ending::Continued(*next)),
-            _ => self.result().map(Ending::Result),
+        match self.journal.events().last()?.event.successor() {
+            Some(next) => Some(Ending::Continued(next)),
+            None => self.result().map(Ending::Result),
         }
     }
 

@@ -356,6 +356,14 @@ impl fmt::Display for EventKind {
 }
 
 impl Event {
+    /// Who takes the place of an execution that ends with this.
+    pub const fn successor(&self) -> Option<ExecutionId> {
+        match self {
+            Self::ExecutionCompleted { continued_as, .. } => *continued_as,
+            _ => None,
+        }
+    }
+
     /// The ids the event names, its parent's excepted: those that must belong to the journal's own execution.
     pub fn promise_ids(&self) -> impl Iterator<Item = &PromiseId> {
         let (set, one, many): (_, _, &[PromiseId]) = match self {

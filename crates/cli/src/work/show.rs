@@ -98,10 +98,7 @@ async fn children(client: &Client, row: &Execution, events: &[JournalEvent]) -> 
 
 /// Who took its place.
 fn successor(events: &[JournalEvent]) -> Option<ExecutionId> {
-    match &events.last()?.event {
-        Event::ExecutionCompleted { continued_as, .. } => *continued_as,
-        _ => None,
-    }
+    events.last()?.event.successor()
 }
 
 fn text(row: &Execution, events: &[JournalEvent], children: &[Child]) -> anyhow::Result<()> {

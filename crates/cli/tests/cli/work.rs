@@ -188,3 +188,31 @@ fn the_demonstration_shows_what_it_says() {
     let again = place.run(&["demo", "--folder", folder.to_str().unwrap()]);
     assert!(text(&again.stderr).contains("give another folder"), "{}", text(&again.stderr));
 }
+
+#[test]
+fn a_worker_that_is_asked_to_stop_gives_its_shards_up() {
+    let place = Place::sqlite();
+    let started = place.run(&["start", "echo", "1"]);
+    let execution = text(&started.stdout).trim().to_owned();
+    let mut worker = place.command(&["worker"]).stderr(Stdio::null()).spawn().unwrap();
+    while !kinds(&place.events(&execution)).contains(&"ExecutionCompleted") {
+        assert_eq!(worker.try_wait().unwrap(), None, "it works until it is stopped");
+    }
+    assert!(Command::new("kill").args(["-TERM", &worker.id().to_string()]).status().unwrap().success());
+    assert_eq!(worker.wait().unwrap().code(), Some(0));
+    let why = place.run(&["start", "blocking_signal", "{\"order\":7}"]);
+    let explained = place.run(&["why", text(&why.stdout).trim()]);
+    assert!(text(&explained.stdout).contains("no process works on this store"), "{}", text(&explained.stdout));
+}
+
+#[test]
+fn only_a_deployment_makes_a_store() {
+    let place = Place::sqlite();
+    let absent = place.folder.path().join("absent.db");
+    for args in [&["start", "echo"][..], &["signal", "abcd", "go"], &["cancel", "abcd"], &["ls"], &["doctor"]] {
+        let output = place.command(args).env("ONWARD_STORE", format!("sqlite:{}", absent.display())).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).contains("there is no store"), "{args:?}: {}", text(&output.stderr));
+    }
+    assert!(!absent.exists());
+}

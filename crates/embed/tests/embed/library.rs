@@ -70,7 +70,7 @@ async fn a_workflow_calls_a_function_of_the_process() {
     let expected: Vec<_> = (1..=3).map(|attempt| (id, key.clone(), attempt)).collect();
     assert_eq!(*calls.lock().unwrap(), expected, "the key is the same for every attempt");
     let wrong: Result<Result<String, _>, _> = engine.wait(id).await;
-    assert!(matches!(wrong, Err(EngineError::Json { what: "the result", .. })), "{wrong:?}");
+    assert!(matches!(wrong, Err(EngineError::Unfit { what: "the result", .. })), "{wrong:?}");
     engine.stop().await.unwrap();
 }
 

@@ -13,6 +13,7 @@ use super::{Code, row};
 use crate::client::{is_over, read_journal, shard_of};
 use crate::explain::{parent, successor};
 use crate::inbox;
+use crate::shard::message_event;
 
 /// Successors that are followed; a longer line of them is taken for alive.
 const SUCCESSORS_MAX: usize = 10_000;
@@ -155,10 +156,7 @@ impl<'a> Looker<'a> {
     /// A journal that cannot be read is a finding of its own.
     async fn continued_as(&self, id: ExecutionId) -> Result<Option<ExecutionId>, Error> {
         match read_journal(self.store, id).await {
-            Ok(events) => Ok(events.last().and_then(|last| match &last.event {
-                Event::ExecutionCompleted { continued_as, .. } => *continued_as,
-                _ => None,
-            })),
+            Ok(events) => Ok(events.last().and_then(|last| last.event.successor())),
             Err(Error::Corrupt(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -167,7 +165,7 @@ impl<'a> Looker<'a> {
     async fn is_result_sent(&self, parent: &Row, number: u32, attempt: u32) -> Result<bool, Error> {
         let id = parent.execution_id;
         let messages = inbox::messages_to(self.store, parent.shard, id).await?;
-        Ok(messages.iter().filter_map(|message| inbox::event(message).ok()).any(|event| match event {
+        Ok(messages.iter().filter_map(|message| message_event(message).ok()).any(|event| match event {
             Event::InvokeCompleted { promise_id, attempt: of, .. } => {
                 promise_id.number_in(id) == Some(number) && of == attempt
             }

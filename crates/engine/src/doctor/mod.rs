@@ -21,10 +21,10 @@ use serde::Serialize;
 use self::judge::Flaw;
 use self::late::Lateness;
 use self::look::{Looker, Seen};
+use crate::Shown;
 use crate::client::is_over;
-use crate::shard::is_taken;
+use crate::shard::{is_taken, message_event};
 use crate::verify::Stopped;
-use crate::{Shown, inbox};
 
 /// Work that is due or on its way for so long is late.
 pub const LATE_MS: u64 = 60_000;
@@ -230,7 +230,7 @@ impl Round<'_> {
     /// What is wrong with a message, and stays so as long as it is there.
     async fn message(&self, message: &Message) -> Result<Vec<Flaw>, Error> {
         let store = self.looker.store;
-        let flaws = |row: Option<Row>| judge::message(message, inbox::event(message).err(), row.as_ref());
+        let flaws = |row: Option<Row>| judge::message(message, message_event(message).err(), row.as_ref());
         let first = flaws(row(store, message.execution_id).await?);
         if first.is_empty() {
             return Ok(first);

@@ -88,7 +88,7 @@ pub(super) fn take(commit: Commit, message: &Message, version: u64) -> Commit {
 
 /// The same message to whoever has taken the place of its addressee; nothing if it was meant for that one only.
 pub(super) fn forward(sent: &Message, to: ExecutionId) -> Result<Option<Message>, Error> {
-    match event(sent)? {
+    match event(sent).map_err(Error::corrupt)? {
         event @ (Event::SignalDelivered { .. } | Event::CancelRequested { .. }) => {
             let next = message(to, sent.shard, &sent.kind, event, None, sent.sent_at)?;
             Ok(Some(Message { dedup_key: sent.dedup_key.clone(), ..next }))
@@ -97,8 +97,14 @@ pub(super) fn forward(sent: &Message, to: ExecutionId) -> Result<Option<Message>
     }
 }
 
-/// The event that a message wants recorded.
-pub(super) fn event(message: &Message) -> Result<Event, Error> {
-    let mut events = codec::decode(message.execution_id, &message.body).map_err(Error::corrupt)?;
-    events.pop().map(|recorded| recorded.event).ok_or_else(|| Error::corrupt("a message without an event"))
+/// The event that a message wants recorded; the reason when there is none that a message can.
+pub(crate) fn event(message: &Message) -> Result<Event, String> {
+    let events = codec::decode(message.execution_id, &message.body).map_err(|error| error.to_string())?;
+    match events.into_iter().next().map(|recorded| recorded.event) {
+        Some(
+            event @ (Event::SignalDelivered { .. } | Event::CancelRequested { .. } | Event::InvokeCompleted { .. }),
+        ) => Ok(event),
+        Some(other) => Err(format!("it wants {} recorded, which no message may", other.kind())),
+        None => Err("it says nothing".to_owned()),
+    }
 }

@@ -23,8 +23,8 @@ use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Error, Receipt};
 
 pub use self::core::{Core, Entropy, Options};
-pub(crate) use message::is_taken;
 pub use message::{cancel, signal};
+pub(crate) use message::{event as message_event, is_taken};
 
 /// Where functions come from.
 pub trait Functions: Send + Sync {

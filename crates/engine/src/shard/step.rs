@@ -136,7 +136,7 @@ fn take_news(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(),
 }
 
 fn take_message(core: &mut Core, active: &mut Active, sent: &Message, now: Timestamp) -> Result<(), Halt> {
-    match message::event(sent).map_err(|error| error.to_string())? {
+    match message::event(sent)? {
         Event::SignalDelivered { signal_name, payload, .. } => {
             active.execution.deliver_signal(&signal_name, payload, now).map_err(|violation| broken(&violation))
         }

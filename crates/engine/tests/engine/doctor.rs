@@ -9,7 +9,8 @@ use onward_store::lease;
 use onward_store::tables::{Alert, Component, Message};
 use onward_store::{Commit, Epoch, Field as _, JournalAppend, Key, Records as _, Scan, Serial, Shard};
 
-use crate::place::{Place, json};
+use crate::code::json;
+use crate::place::Place;
 
 #[tokio::test(start_paused = true)]
 async fn a_store_with_every_kind_of_wait_is_clean() {

@@ -6,32 +6,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_engine::client::{Client, FunctionInfo, FunctionKind, Scope};
+use onward_engine::client::{Client, FunctionInfo};
 use onward_engine::node::{Code, Library, Native, Node, Options};
-use onward_engine::shard::{Attempt, Entry, Unready};
-use onward_execution::{Answer, Guest, Script, Turn};
+use onward_engine::shard::{self, Attempt, Entry, Unready};
+use onward_execution::{Answer, Guest, Limits, Script, Turn};
 use onward_journal::{
     ComponentDigest, Delivery, ErrorKind, Event, ExecutionError, ExecutionId, InvokeResult, Payload, RetryPolicy,
-    Timestamp,
 };
-use onward_store::memory::Memory;
 use onward_store::tables::{Alert, Message};
-use onward_store::{Clock, Policy, Records as _, Scan, Store};
+use onward_store::{Records as _, Scan, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-struct Paused(Instant);
+use crate::code::{deployed, json, workflows};
 
-impl Clock for Paused {
-    fn now(&self) -> Timestamp {
-        Timestamp::EPOCH.plus_ms(1_000_000 + u64::try_from(self.0.elapsed().as_millis()).unwrap())
-    }
-}
-
-fn json(text: &str) -> Payload {
-    Payload::parse(text).unwrap()
-}
+const FUNCTIONS: &[&str] = &["deep", "slow", "hasty", "counter", "guardian", "wide", "busy", "fickle", "tireless"];
 
 fn once(timeout_ms: u64) -> Option<Box<RetryPolicy>> {
     Some(Box::new(RetryPolicy {
@@ -70,6 +59,14 @@ fn script(function: &str, input: Payload, made: usize) -> Script {
             }
             let done = host.all(&tasks).await?;
             Ok(json(&done.into_iter().filter(Result::is_ok).count().to_string()))
+        }),
+        // Draws until its journal is full, and continues as new.
+        "tireless" => Script::new(move |host| async move {
+            if input == json("1") {
+                return Ok(json("\"done\""));
+            }
+            while host.random(1).await.is_ok() {}
+            host.continue_as_new(json("1")).await.map(|()| json("null"))
         }),
         "busy" => Script::new(|host| async move { host.invoke("work", json("1")).await }),
         // Asks for something else each time it is made.
@@ -113,7 +110,7 @@ impl Drop for Roomy {
 #[async_trait]
 impl Code for Crowded {
     async fn load(&self, _: &[u8]) -> Result<Vec<FunctionInfo>, String> {
-        Ok(functions())
+        Ok(workflows(FUNCTIONS))
     }
 
     fn is_loaded(&self, _: ComponentDigest) -> bool {
@@ -143,12 +140,6 @@ impl Code for Crowded {
     }
 }
 
-fn functions() -> Vec<FunctionInfo> {
-    ["deep", "slow", "hasty", "counter", "guardian", "wide", "busy", "fickle"]
-        .map(|name| FunctionInfo { name: name.to_owned(), kind: FunctionKind::Workflow, schema: None })
-        .to_vec()
-}
-
 struct World {
     store: Arc<dyn Store>,
     client: Client,
@@ -158,21 +149,17 @@ struct World {
 
 impl World {
     async fn new(room: usize) -> Self {
-        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(Paused(Instant::now()))));
-        let scope = Scope {
-            tenant: "acme".parse().unwrap(),
-            project: "shop".parse().unwrap(),
-            environment: "prod".parse().unwrap(),
-        };
-        let client = Client::new(Arc::clone(&store), scope);
-        client.deploy(b"scripts", &functions(), &[]).await.unwrap();
+        let client = deployed(FUNCTIONS).await;
+        let store = Arc::clone(client.store());
         let native = Native::default().task("work", |attempt: Attempt| async move {
             tokio::time::sleep(Duration::from_millis(300)).await;
             Ok(attempt.input)
         });
         let code = Crowded { room: Arc::new(AtomicUsize::new(room)), made: AtomicUsize::new(0) };
         let library = Library::new(Arc::new(code), native);
-        let options = Options { loading_max: 4, ..Options::default() };
+        let limits = Limits { events_max: 100, ..Limits::default() };
+        let shard = shard::Options { limits, ..shard::Options::default() };
+        let options = Options { loading_max: 4, shard, ..Options::default() };
         let node = Arc::new(Node::new(Arc::clone(&store), library, options));
         let client = client.beside(&node);
         let (stop, stopped) = watch::channel(false);
@@ -362,4 +349,12 @@ async fn messages_that_have_to_wait_hide_nobody() {
     }
     world.tick(neighbour, "\"stop\"", None).await;
     assert_eq!(world.result(neighbour).await, Ok(json("0")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_filled_a_journal_can_continue_in_another() {
+    let world = World::new(100).await;
+    let id = world.start("tireless", "0").await;
+    assert_eq!(world.result(id).await, Ok(json("\"done\"")));
+    assert_eq!(world.client.journal(id).await.unwrap().len(), 101, "a hundred events, and the end");
 }

@@ -9,7 +9,8 @@ use onward_store::tables::Alert;
 use onward_store::{Commit, Serial};
 use serde_json::Value;
 
-use crate::place::{Place, json};
+use crate::code::json;
+use crate::place::Place;
 
 fn short(id: ExecutionId) -> String {
     id.to_string()[..12].to_owned()

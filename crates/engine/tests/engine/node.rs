@@ -3,107 +3,57 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use async_trait::async_trait;
-use onward_engine::client::{Client, FunctionInfo, FunctionKind, Refused, Scope};
-use onward_engine::node::{Code, Library, Native, Node, Options};
-use onward_engine::shard::{Attempt, Entry, Unready};
-use onward_execution::{Guest, Script, Taken};
-use onward_journal::{ComponentDigest, ErrorKind, ExecutionError, ExecutionId, InvokeResult, Payload, Timestamp};
-use onward_store::memory::Memory;
-use onward_store::{Clock, Policy, Store};
+use onward_engine::client::{Client, Refused};
+use onward_engine::node::{Library, Native, Node, Options};
+use onward_engine::shard::Attempt;
+use onward_execution::{Script, Taken};
+use onward_journal::{ErrorKind, ExecutionId, InvokeResult, Payload};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-/// The virtual time of the runtime, as a store's clock.
-struct Paused(Instant);
+use crate::code::{BROKEN, Scripts, deployed, json, workflows};
 
-impl Clock for Paused {
-    fn now(&self) -> Timestamp {
-        let ms = self.0.elapsed().as_millis();
-        Timestamp::EPOCH.plus_ms(1_000_000 + u64::try_from(ms).unwrap())
+const FUNCTIONS: &[&str] = &["chain", "parent", "patient", "lost"];
+
+fn script(function: &str, input: Payload) -> Script {
+    match function {
+        "chain" => Script::new(|host| async move {
+            for _ in 0..input.as_str().parse::<u32>().unwrap() {
+                host.invoke("count", json("1")).await?;
+            }
+            Ok(input)
+        }),
+        "parent" => Script::new(|host| async move {
+            let set = host.join_set().await?;
+            for _ in 0..3 {
+                let child = host.schedule("chain", json("2")).await?;
+                host.submit(set, child).await?;
+            }
+            let mut sum = 0;
+            while let Taken::Result(_, result) = host.next(set, None).await? {
+                sum += result?.as_str().parse::<u32>().unwrap();
+            }
+            Ok(json(&sum.to_string()))
+        }),
+        "patient" => Script::new(|host| async move {
+            host.sleep(3_600_000).await?;
+            Ok(host.signal("go", None).await?.unwrap())
+        }),
+        "lost" => Script::new(|host| async move { host.invoke("nowhere", json("1")).await }),
+        other => panic!("{other}"),
     }
-}
-
-/// Code that is written as scripts.
-struct Scripts;
-
-fn json(text: &str) -> Payload {
-    Payload::parse(text).unwrap()
-}
-
-#[async_trait]
-impl Code for Scripts {
-    async fn load(&self, _: &[u8]) -> Result<Vec<FunctionInfo>, String> {
-        Ok(functions())
-    }
-
-    fn is_loaded(&self, _: ComponentDigest) -> bool {
-        true
-    }
-
-    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
-        let (execution, input) = (entry.execution, entry.input);
-        let input = input.clone();
-        Ok(Box::new(match &*execution.function {
-            "chain" => Script::new(|host| async move {
-                for _ in 0..input.as_str().parse::<u32>().unwrap() {
-                    host.invoke("count", json("1")).await?;
-                }
-                Ok(input)
-            }),
-            "parent" => Script::new(|host| async move {
-                let set = host.join_set().await?;
-                for _ in 0..3 {
-                    let child = host.schedule("chain", json("2")).await?;
-                    host.submit(set, child).await?;
-                }
-                let mut sum = 0;
-                while let Taken::Result(_, result) = host.next(set, None).await? {
-                    sum += result?.as_str().parse::<u32>().unwrap();
-                }
-                Ok(json(&sum.to_string()))
-            }),
-            "patient" => Script::new(|host| async move {
-                host.sleep(3_600_000).await?;
-                Ok(host.signal("go", None).await?.unwrap())
-            }),
-            "lost" => Script::new(|host| async move { host.invoke("nowhere", json("1")).await }),
-            other => panic!("{other}"),
-        }))
-    }
-
-    async fn task(&self, _: ComponentDigest, _: &Attempt) -> InvokeResult {
-        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks"))
-    }
-
-    async fn http(&self, _: &Attempt) -> InvokeResult {
-        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no network"))
-    }
-}
-
-fn functions() -> Vec<FunctionInfo> {
-    ["chain", "parent", "patient", "lost"]
-        .map(|name| FunctionInfo { name: name.to_owned(), kind: FunctionKind::Workflow, schema: None })
-        .to_vec()
 }
 
 /// A store, and how often its task was performed.
 struct World {
-    store: Arc<dyn Store>,
     client: Client,
     counted: Arc<AtomicU32>,
 }
 
 impl World {
     async fn new() -> Self {
-        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(Paused(Instant::now()))));
-        let part = |text: &str| text.parse().unwrap();
-        let scope =
-            Scope { tenant: part("acme"), project: "shop".parse().unwrap(), environment: "prod".parse().unwrap() };
-        let client = Client::new(Arc::clone(&store), scope);
-        client.deploy(b"scripts", &functions(), &[]).await.unwrap();
-        Self { store, client, counted: Arc::default() }
+        let client = deployed(FUNCTIONS).await;
+        Self { client, counted: Arc::default() }
     }
 
     /// A node that works until the sender is dropped or says so.
@@ -116,8 +66,8 @@ impl World {
                 Ok(attempt.input)
             }
         });
-        let library = Library::new(Arc::new(Scripts), native);
-        let node = Arc::new(Node::new(Arc::clone(&self.store), library, Options::default()));
+        let library = Library::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native);
+        let node = Arc::new(Node::new(Arc::clone(self.client.store()), library, Options::default()));
         let (stop, stopped) = watch::channel(false);
         (stop, tokio::spawn(node.run(stopped)))
     }
@@ -176,7 +126,7 @@ async fn a_key_starts_one_execution_even_after_a_new_deployment() {
     let start = || world.client.start("chain", json("1"), Some("order-42"));
     let first = start().await.unwrap();
     let again = start().await.unwrap();
-    world.client.deploy(b"newer scripts", &functions(), &[]).await.unwrap();
+    world.client.deploy(b"newer scripts", &workflows(FUNCTIONS), &[]).await.unwrap();
     let later = start().await.unwrap();
     assert_eq!((first.existed, again.existed, later.existed), (false, true, true));
     assert!(first.execution == again.execution && first.execution == later.execution);
@@ -218,4 +168,13 @@ async fn a_function_that_nobody_has_is_tried_for_as_long_as_its_policy_says() {
     let (_stop, _node) = world.node();
     let id = world.start("lost", "null").await;
     assert_eq!(world.result(id).await.unwrap_err().kind.as_str(), "unknown_function");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_component_that_cannot_be_run_concerns_nobody_else() {
+    let world = World::new().await;
+    world.client.deploy(BROKEN, &workflows(&["other"]), &[]).await.unwrap();
+    let (_stop, _node) = world.node();
+    let id = world.start("chain", "2").await;
+    assert_eq!(world.result(id).await, Ok(json("2")));
 }

@@ -3,36 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use onward_engine::client::{Client, FunctionInfo, FunctionKind, Scope};
+use onward_engine::client::Client;
 use onward_engine::doctor::{self, Code as Found, Finding};
 use onward_engine::explain::{self, Explanation};
-use onward_engine::node::{Code, Library, Native, Node, Options};
-use onward_engine::shard::{Attempt, Entry, Unready};
-use onward_execution::{Guest, Script, Taken};
-use onward_journal::{
-    ComponentDigest, ErrorKind, Event, ExecutionError, ExecutionId, InvokeResult, JournalEvent, Payload, Timestamp,
-    codec,
-};
-use onward_store::memory::Memory;
+use onward_engine::node::{Library, Native, Node, Options};
+use onward_engine::shard::Attempt;
+use onward_execution::{Script, Taken};
+use onward_journal::{Event, ExecutionError, ExecutionId, JournalEvent, Payload, codec};
 use onward_store::tables::Execution;
-use onward_store::{Clock, Commit, Field as _, JournalAppend, Key, Policy, Records as _, Store};
+use onward_store::{Commit, Field as _, JournalAppend, Key, Records as _, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-struct Paused(Instant);
+use crate::code::{Scripts, deployed, json};
 
-impl Clock for Paused {
-    fn now(&self) -> Timestamp {
-        let ms = self.0.elapsed().as_millis();
-        Timestamp::EPOCH.plus_ms(1_000_000 + u64::try_from(ms).unwrap())
-    }
-}
-
-pub(crate) fn json(text: &str) -> Payload {
-    Payload::parse(text).unwrap()
-}
+const FUNCTIONS: &[&str] = &["echo", "approve", "hurry", "sleep", "work", "try", "chain", "family", "again", "fail"];
 
 /// What the functions do.
 pub(crate) fn script(function: &str, input: Payload) -> Script {
@@ -73,38 +58,6 @@ pub(crate) fn script(function: &str, input: Payload) -> Script {
     }
 }
 
-struct Scripts;
-
-#[async_trait]
-impl Code for Scripts {
-    async fn load(&self, _: &[u8]) -> Result<Vec<FunctionInfo>, String> {
-        Ok(functions())
-    }
-
-    fn is_loaded(&self, _: ComponentDigest) -> bool {
-        true
-    }
-
-    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
-        let (execution, input) = (entry.execution, entry.input);
-        Ok(Box::new(script(&execution.function, input.clone())))
-    }
-
-    async fn task(&self, _: ComponentDigest, _: &Attempt) -> InvokeResult {
-        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks"))
-    }
-
-    async fn http(&self, _: &Attempt) -> InvokeResult {
-        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no network"))
-    }
-}
-
-fn functions() -> Vec<FunctionInfo> {
-    ["echo", "approve", "hurry", "sleep", "work", "try", "chain", "family", "again", "fail"]
-        .map(|name| FunctionInfo { name: name.to_owned(), kind: FunctionKind::Workflow, schema: None })
-        .to_vec()
-}
-
 pub(crate) struct Place {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) client: Client,
@@ -132,15 +85,8 @@ impl Running {
 
 impl Place {
     pub(crate) async fn new() -> Self {
-        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(Paused(Instant::now()))));
-        let scope = Scope {
-            tenant: "acme".parse().unwrap(),
-            project: "shop".parse().unwrap(),
-            environment: "prod".parse().unwrap(),
-        };
-        let client = Client::new(Arc::clone(&store), scope);
-        client.deploy(b"scripts", &functions(), &[]).await.unwrap();
-        Self { store, client }
+        let client = deployed(FUNCTIONS).await;
+        Self { store: Arc::clone(client.store()), client }
     }
 
     pub(crate) fn node(&self) -> Running {
@@ -152,7 +98,11 @@ impl Place {
         };
         let native = Native::default().task("slow", slow).task("broken", broken).task("quick", quick);
         let options = Options { name: "node a".into(), ..Options::default() };
-        let node = Node::new(Arc::clone(&self.store), Library::new(Arc::new(Scripts), native), options);
+        let node = Node::new(
+            Arc::clone(&self.store),
+            Library::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native),
+            options,
+        );
         let (stop, stopped) = watch::channel(false);
         Running { stop, node: tokio::spawn(Arc::new(node).run(stopped)) }
     }

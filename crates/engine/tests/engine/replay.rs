@@ -5,7 +5,8 @@ use onward_engine::waits::What;
 use onward_execution::{Host, Script};
 use onward_journal::{ExecutionError, ExecutionId, InvokeResult, Journal, Payload};
 
-use crate::place::{Place, json, script};
+use crate::code::json;
+use crate::place::{Place, script};
 
 async fn journal(place: &Place, id: ExecutionId) -> Journal {
     Journal::recover(id, place.client.journal(id).await.unwrap()).unwrap()

@@ -1,0 +1,76 @@
+//! What tests of a node share: a store in memory with virtual time, and code that is written as scripts.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use onward_engine::client::{Client, FunctionInfo, FunctionKind, Scope};
+use onward_engine::node::Code;
+use onward_engine::shard::{Attempt, Entry, Unready};
+use onward_execution::{Guest, Script};
+use onward_journal::{ComponentDigest, ErrorKind, ExecutionError, InvokeResult, Payload, Timestamp};
+use onward_store::memory::Memory;
+use onward_store::{Clock, Policy, Store};
+use tokio::time::Instant;
+
+/// The virtual time of the runtime, as a store's clock.
+struct Paused(Instant);
+
+impl Clock for Paused {
+    fn now(&self) -> Timestamp {
+        Timestamp::EPOCH.plus_ms(1_000_000 + u64::try_from(self.0.elapsed().as_millis()).unwrap())
+    }
+}
+
+pub(crate) fn json(text: &str) -> Payload {
+    Payload::parse(text).unwrap()
+}
+
+/// Access to a new store, in which these workflows are deployed.
+pub(crate) async fn deployed(functions: &[&str]) -> Client {
+    let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(Paused(Instant::now()))));
+    let scope = Scope {
+        tenant: "acme".parse().unwrap(),
+        project: "shop".parse().unwrap(),
+        environment: "prod".parse().unwrap(),
+    };
+    let client = Client::new(store, scope);
+    client.deploy(b"scripts", &workflows(functions), &[]).await.unwrap();
+    client
+}
+
+pub(crate) fn workflows(names: &[&str]) -> Vec<FunctionInfo> {
+    let info = |name: &&str| FunctionInfo { name: (*name).to_owned(), kind: FunctionKind::Workflow, schema: None };
+    names.iter().map(info).collect()
+}
+
+/// A component that no code can run.
+pub(crate) const BROKEN: &[u8] = b"broken";
+
+/// Code whose workflows are scripts, made by function and input.
+pub(crate) struct Scripts {
+    pub(crate) functions: &'static [&'static str],
+    pub(crate) script: fn(&str, Payload) -> Script,
+}
+
+#[async_trait]
+impl Code for Scripts {
+    async fn load(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
+        if code == BROKEN { Err("it is broken".to_owned()) } else { Ok(workflows(self.functions)) }
+    }
+
+    fn is_loaded(&self, component: ComponentDigest) -> bool {
+        component != ComponentDigest::of(BROKEN)
+    }
+
+    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
+        Ok(Box::new((self.script)(&entry.execution.function, entry.input.clone())))
+    }
+
+    async fn task(&self, _: ComponentDigest, _: &Attempt) -> InvokeResult {
+        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks"))
+    }
+
+    async fn http(&self, _: &Attempt) -> InvokeResult {
+        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no network"))
+    }
+}
