@@ -112,9 +112,26 @@ CREATE TABLE journal (
     journal_no     INTEGER NOT NULL,
     first_sequence INTEGER NOT NULL,
     events         INTEGER NOT NULL,
-    records        BLOB    NOT NULL,
-    CONSTRAINT journal_key UNIQUE (journal_no, first_sequence)
+    records        BLOB    NOT NULL
 ) STRICT;
+
+-- Where the parts of each journal are. An entry at every append would be on a page of its own, and so would be half of what a
+-- step writes: entries are made for 64 rows at a time, when the last of them is written.
+CREATE TABLE journal_index (
+    journal_no     INTEGER NOT NULL,
+    first_sequence INTEGER NOT NULL,
+    place          INTEGER NOT NULL,
+    CONSTRAINT journal_index_key PRIMARY KEY (journal_no, first_sequence)
+) STRICT, WITHOUT ROWID;
+
+-- The same, with the rows that have no entry yet. Some of the last 64 may have one: a purge has taken what followed them.
+CREATE VIEW journal_places AS
+SELECT journal_no, first_sequence, place FROM journal_index
+UNION ALL
+SELECT journal_no, first_sequence, place FROM journal
+WHERE place > (SELECT max(place) & -64 FROM journal) AND NOT EXISTS
+    (SELECT 1 FROM journal_index AS its
+     WHERE its.journal_no = journal.journal_no AND its.first_sequence = journal.first_sequence);
 
 CREATE TRIGGER journal_is_never_updated BEFORE UPDATE ON journal BEGIN
     SELECT RAISE(ABORT, 'journals are append-only: they are never updated');
@@ -127,8 +144,15 @@ CREATE TRIGGER journals_keep_their_name BEFORE UPDATE ON journals BEGIN
     SELECT RAISE(ABORT, 'a journal keeps its name');
 END;
 CREATE TRIGGER journals_are_deleted_when_empty BEFORE DELETE ON journals
-WHEN EXISTS (SELECT 1 FROM journal WHERE journal_no = OLD.journal_no) BEGIN
+WHEN EXISTS (SELECT 1 FROM journal_places WHERE journal_no = OLD.journal_no) BEGIN
     SELECT RAISE(ABORT, 'a journal is deleted after its events');
+END;
+CREATE TRIGGER journal_index_is_never_updated BEFORE UPDATE ON journal_index BEGIN
+    SELECT RAISE(ABORT, 'what is written stays where it is');
+END;
+CREATE TRIGGER journal_index_goes_with_what_it_points_at BEFORE DELETE ON journal_index
+WHEN EXISTS (SELECT 1 FROM journal WHERE place = OLD.place) BEGIN
+    SELECT RAISE(ABORT, 'a journal is found by its index: delete its events first');
 END;
 
 CREATE TABLE shards (
@@ -178,10 +202,12 @@ CREATE TABLE executions (
     created_at       INTEGER NOT NULL,
     body             BLOB    NOT NULL,
     version          INTEGER NOT NULL,
-    CONSTRAINT executions_key PRIMARY KEY (execution_id),
-    CONSTRAINT executions_start_key_unique UNIQUE (tenant_id, project_id, environment_id, function, start_key)
+    CONSTRAINT executions_key PRIMARY KEY (execution_id)
 ) STRICT;
-CREATE INDEX executions_by_wake ON executions (shard, wake_at, execution_id);
+CREATE UNIQUE INDEX executions_start_key_unique
+    ON executions (tenant_id, project_id, environment_id, function, start_key) WHERE start_key IS NOT NULL;
+-- The others are over, or only a message wakes them.
+CREATE INDEX executions_by_wake ON executions (shard, wake_at, execution_id) WHERE wake_at < 253402300799999999;
 CREATE INDEX executions_by_age ON executions (tenant_id, project_id, environment_id, created_at, execution_id);
 
 CREATE TABLE timers (

@@ -2,20 +2,31 @@
 
 use onward_journal::ExecutionId;
 use onward_runs::{EventId, IdempotencyKey, RunId};
-use onward_store::{Before, Error, Key, Known, RunHead, Stored, Table, Value};
+use onward_store::tables::ShardLease;
+use onward_store::{Before, Epoch, Error, Field as _, Key, Known, Record as _, RunHead, Shard, Stored, Table, Value};
 use rusqlite::Connection;
 
 use crate::read;
+use crate::recent::Recent;
 
-pub(crate) struct Asked<'a>(pub(crate) &'a Connection);
+pub(crate) struct Asked<'a> {
+    pub(crate) db: &'a Connection,
+    pub(crate) recent: &'a mut Recent,
+}
 
 impl Before for Asked<'_> {
+    fn epoch(&mut self, shard: Shard) -> Result<Epoch, Error> {
+        self.recent.epoch(shard, || {
+            ShardLease::epoch_of(read::row(self.db, ShardLease::TABLE, &Key(vec![shard.to_value()]))?.as_ref())
+        })
+    }
+
     fn journal_length(&mut self, execution: ExecutionId) -> Result<u64, Error> {
-        read::journal_length(self.0, execution)
+        Ok(self.recent.journal_end(self.db, execution)?.map_or(0, |end| end.length))
     }
 
     fn row(&mut self, table: &'static Table, key: &Key) -> Result<Option<Stored>, Error> {
-        read::row(self.0, table, key)
+        read::row(self.db, table, key)
     }
 
     fn row_by_unique(
@@ -24,18 +35,18 @@ impl Before for Asked<'_> {
         unique: usize,
         values: &[Value],
     ) -> Result<Option<Stored>, Error> {
-        read::row_by_unique(self.0, table, unique, values)
+        read::row_by_unique(self.db, table, unique, values)
     }
 
     fn head(&mut self, run: &RunId) -> Result<Option<RunHead>, Error> {
-        read::head(self.0, run)
+        read::head(self.db, run)
     }
 
     fn event_by_key(&mut self, run: &RunId, key: &IdempotencyKey) -> Result<Option<Known>, Error> {
-        read::known(self.0, run, key)
+        read::known(self.db, run, key)
     }
 
     fn has_event(&mut self, id: &EventId) -> Result<bool, Error> {
-        read::has_event(self.0, id)
+        read::has_event(self.db, id)
     }
 }

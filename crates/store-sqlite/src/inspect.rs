@@ -32,6 +32,22 @@ const ORPHANS: &[(&str, &str)] = &[
         "the journal of {} (number {}) has no events",
     ),
     (
+        "SELECT first_sequence, journal_no FROM journal GROUP BY journal_no, first_sequence HAVING count(*) > 1 LIMIT ?1",
+        "the events from {} on of journal number {} are there more than once",
+    ),
+    (
+        "SELECT place, journal_no FROM journal WHERE place <= (SELECT max(place) & -64 FROM journal) AND place NOT IN \
+         (SELECT place FROM journal_index WHERE journal_index.journal_no = journal.journal_no \
+          AND journal_index.first_sequence = journal.first_sequence) LIMIT ?1",
+        "the events at {} of journal number {} are not in the index",
+    ),
+    (
+        "SELECT place, journal_no FROM journal_index WHERE place NOT IN \
+         (SELECT place FROM journal WHERE journal.place = journal_index.place \
+          AND journal.journal_no = journal_index.journal_no AND journal.first_sequence = journal_index.first_sequence) LIMIT ?1",
+        "there are no events at {}, where the index has some of journal number {}",
+    ),
+    (
         "SELECT run_id, last_event_seq FROM run_snapshots WHERE run_id NOT IN (SELECT run_id FROM runs) LIMIT ?1",
         "there is a snapshot of run {} at event {}, and no such run",
     ),

@@ -12,6 +12,7 @@ mod migrate;
 mod open;
 mod read;
 mod readers;
+mod recent;
 mod sql;
 mod values;
 mod write;
@@ -62,13 +63,23 @@ impl Sqlite {
         let mut connection = open::writable(path)?;
         migrate::to_newest(&mut connection, options.clock.now())?;
         let writer = Writer::start(connection, Arc::clone(&options.clock))?;
-        Ok(Self { writer: Some(writer), readers: Readers::new(path), policy: options.policy, clock: options.clock })
+        Ok(Self {
+            writer: Some(writer),
+            readers: Readers::new(path, Arc::clone(&options.clock)),
+            policy: options.policy,
+            clock: options.clock,
+        })
     }
 
     /// Opens a file that is there, to read from it only. Nothing in it is changed, and no writer is waited for.
     pub fn open_existing(path: &Path, options: Options) -> Result<Self, Error> {
         migrate::expect_newest(&open::readable(path)?)?;
-        Ok(Self { writer: None, readers: Readers::new(path), policy: options.policy, clock: options.clock })
+        Ok(Self {
+            writer: None,
+            readers: Readers::new(path, Arc::clone(&options.clock)),
+            policy: options.policy,
+            clock: options.clock,
+        })
     }
 
     fn writer(&self) -> Result<&Writer, Error> {
@@ -87,7 +98,7 @@ impl Store for Sqlite {
     }
 
     async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
-        self.readers.read(move |db| read::row(db, table, &key)).await
+        self.readers.read_one(move |db| read::row(db, table, &key)).await
     }
 
     async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {

@@ -5,6 +5,7 @@ use onward_runs::{Attempt, EmittedAt, EventId, Extra, IdempotencyKey, RunEventRe
 use onward_store::{Error, JournalChunk, Key, Reader, RunHead, Scan, Stored, Table, Value};
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params, params_from_iter};
 
+use crate::recent::JournalEnd;
 use crate::sql;
 use crate::values::{Bound, stored};
 use crate::{checksum, error};
@@ -44,14 +45,17 @@ fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn journal_length(db: &Connection, execution: ExecutionId) -> Result<u64, Error> {
-    let sql = "SELECT first_sequence + events FROM journal \
-               WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
-               ORDER BY first_sequence DESC LIMIT 1";
+/// Where a journal ends; nothing if there is none.
+pub(crate) fn journal_end(db: &Connection, execution: ExecutionId) -> Result<Option<JournalEnd>, Error> {
+    let sql = "SELECT part.journal_no, part.first_sequence + events FROM journal_places AS part JOIN journal USING (place) \
+               WHERE part.journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
+               ORDER BY part.first_sequence DESC LIMIT 1";
+    let end = |row: &Row<'_>| {
+        let length: i64 = row.get(1)?;
+        Ok(JournalEnd { number: row.get(0)?, length: length.cast_unsigned() })
+    };
     let mut statement = db.prepare_cached(sql).map_err(error::from)?;
-    let length: Option<i64> =
-        statement.query_row([execution.as_bytes().as_slice()], |row| row.get(0)).optional().map_err(error::from)?;
-    Ok(length.unwrap_or(0).cast_unsigned())
+    statement.query_row([execution.as_bytes().as_slice()], end).optional().map_err(error::from)
 }
 
 pub(crate) fn journal(
@@ -60,12 +64,13 @@ pub(crate) fn journal(
     from: u64,
     limit: usize,
 ) -> Result<Vec<JournalChunk>, Error> {
-    let sql = "SELECT first_sequence, events, records FROM journal \
-               WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
-               AND first_sequence + events > ?2 AND first_sequence >= \
-               (SELECT coalesce(max(first_sequence), 0) FROM journal WHERE first_sequence <= ?2 \
-                AND journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1)) \
-               ORDER BY first_sequence LIMIT ?3";
+    let sql = "SELECT part.first_sequence, events, records FROM journal_places AS part JOIN journal USING (place) \
+               WHERE part.journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
+               AND part.first_sequence + events > ?2 AND part.first_sequence >= coalesce( \
+               (SELECT first_sequence FROM journal_places WHERE first_sequence <= ?2 \
+                AND journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
+                ORDER BY first_sequence DESC LIMIT 1), 0) \
+               ORDER BY part.first_sequence LIMIT ?3";
     let from = i64::try_from(from).unwrap_or(i64::MAX);
     let chunk = |row: &Row<'_>| {
         let first: i64 = row.get(0)?;

@@ -1,23 +1,30 @@
 //! Connections for reading: one a concurrent read, kept for the next.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use onward_store::Error;
+use onward_store::{Clock, Error};
 use rusqlite::Connection;
 
 use crate::open;
+
+/// Where a row takes longer than this, in microseconds, it is not read on the caller's time.
+const QUICK_US: i64 = 1_000;
 
 pub(crate) struct Readers(Arc<Pool>);
 
 struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
+    /// How long reading a row takes these days, in microseconds.
+    pace_us: AtomicI64,
+    clock: Arc<dyn Clock>,
 }
 
 impl Readers {
-    pub(crate) fn new(path: &Path) -> Self {
-        Self(Arc::new(Pool { path: path.to_owned(), idle: Mutex::default() }))
+    pub(crate) fn new(path: &Path, clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Pool { path: path.to_owned(), idle: Mutex::default(), pace_us: AtomicI64::new(0), clock }))
     }
 
     /// Runs `read` where it may block. Each call sees everything that was committed before it.
@@ -34,15 +41,43 @@ impl Readers {
         });
         task.await.map_err(|cause| Error::Unavailable(format!("a read did not finish: {cause}")))?
     }
+
+    /// The same for a single row: as long as those come quickly, handing the read to a thread and back would take longer.
+    pub(crate) async fn read_one<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let is_quick = self.0.pace_us.load(Ordering::Relaxed) <= QUICK_US;
+        if is_quick && let Some(connection) = self.0.idle() {
+            let answer = self.0.timed(|| read(&connection));
+            self.0.give_back(connection);
+            return answer;
+        }
+        let pool = Arc::clone(&self.0);
+        self.read(move |connection| pool.timed(|| read(connection))).await
+    }
 }
 
 impl Pool {
     fn take(&self) -> Result<Connection, Error> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.map_or_else(|| open::readable(&self.path), Ok)
+        self.idle().map_or_else(|| open::readable(&self.path), Ok)
+    }
+
+    fn idle(&self) -> Option<Connection> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
     fn give_back(&self, connection: Connection) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+    }
+
+    /// Keeps the pace up to date.
+    fn timed<T>(&self, read: impl FnOnce() -> T) -> T {
+        let begun = self.clock.now().as_micros();
+        let answer = read();
+        let took = (self.clock.now().as_micros() - begun).clamp(0, 100 * QUICK_US);
+        let pace = self.pace_us.load(Ordering::Relaxed);
+        self.pace_us.store((pace * 7 + took) / 8, Ordering::Relaxed);
+        answer
     }
 }

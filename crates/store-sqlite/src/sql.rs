@@ -1,16 +1,16 @@
 //! Statements for any table, from its description. Each distinct text is prepared once a connection.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-use onward_store::{Column, Scan, Table, tables};
+use onward_journal::Timestamp;
+use onward_store::{Changed, Column, Scan, Table, Value, tables};
 
 /// What is done to a table by its key; built once, because it is done all the time.
 pub(crate) struct Statements {
     /// All columns are parameters in their order.
     pub(crate) insert: String,
-    /// All columns are parameters in their order, the version is the last.
-    pub(crate) update: String,
+    updates: RwLock<HashMap<Changed, Arc<str>>>,
     pub(crate) delete: String,
     pub(crate) by_key: String,
     /// For each of `table.unique`.
@@ -28,11 +28,22 @@ impl Statements {
         let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
         Self {
             insert: insert(table),
-            update: update(table, &key),
+            updates: RwLock::default(),
             delete: format!("DELETE FROM {} WHERE {}", table.name, equal(&key)),
             by_key: by_columns(table, &key),
             by_unique: table.unique.iter().map(|columns| by_columns(table, columns)).collect(),
         }
+    }
+
+    /// All columns are parameters in their order, the version is the last. Only those that change are set: SQLite would write
+    /// the others into their indexes anew.
+    pub(crate) fn update(&self, table: &Table, changed: Changed) -> Arc<str> {
+        let known = self.updates.read().unwrap_or_else(PoisonError::into_inner).get(&changed).map(Arc::clone);
+        known.unwrap_or_else(|| {
+            let text: Arc<str> = update(table, changed).into();
+            self.updates.write().unwrap_or_else(PoisonError::into_inner).insert(changed, Arc::clone(&text));
+            text
+        })
     }
 }
 
@@ -55,12 +66,12 @@ fn insert(table: &Table) -> String {
     format!("INSERT INTO {} ({columns}, version) VALUES ({values}, 1)", table.name)
 }
 
-fn update(table: &Table, key: &[&str]) -> String {
-    let set = |(place, column): (usize, &Column)| format!("{} = ?{}", column.name, place + 1);
-    let set: Vec<String> = table.columns.iter().enumerate().skip(table.key).map(set).collect();
+fn update(table: &Table, changed: Changed) -> String {
+    let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
+    let changes = table.columns.iter().enumerate().filter(|(place, _)| changed.has(*place));
+    let set: String = changes.map(|(place, column)| format!("{} = ?{}, ", column.name, place + 1)).collect();
     let version = table.columns.len() + 1;
-    let comma = if set.is_empty() { "" } else { ", " };
-    format!("UPDATE {} SET {}{comma}version = ?{version} WHERE {}", table.name, set.join(", "), equal(key))
+    format!("UPDATE {} SET {set}version = ?{version} WHERE {}", table.name, equal(&key))
 }
 
 fn by_columns(table: &Table, columns: &[&str]) -> String {
@@ -80,8 +91,13 @@ pub(crate) fn scan(scan: &Scan) -> String {
     for name in order.iter().take(scan.equal.len()) {
         wanted.push(format!("{name} = {}", next()));
     }
-    if scan.until.is_some() {
-        wanted.push(format!("{} <= {}", order[scan.equal.len()], next()));
+    if let Some(until) = &scan.until {
+        let name = order[scan.equal.len()];
+        wanted.push(format!("{name} <= {}", next()));
+        // What never comes need not be in the index, but SQLite has to see that it is not asked for.
+        if matches!(until, Value::Time(at) if *at < Timestamp::MAX) {
+            wanted.push(format!("{name} < {}", Timestamp::MAX.as_micros()));
+        }
     }
     if let Some(after) = &scan.after {
         let values: Vec<String> = after.iter().map(|_| next()).collect();
@@ -95,7 +111,7 @@ pub(crate) fn scan(scan: &Scan) -> String {
 #[cfg(test)]
 mod tests {
     use onward_store::tables::Timer;
-    use onward_store::{Record as _, Scan, Shard};
+    use onward_store::{Changed, Record as _, Row, Scan, Shard, Value};
 
     #[test]
     fn statements_follow_the_description() {
@@ -103,16 +119,22 @@ mod tests {
             super::of(Timer::TABLE).insert,
             "INSERT INTO timers (execution_id, promise, shard, fire_at, version) VALUES (?1, ?2, ?3, ?4, 1)"
         );
+        let row = |fire_at| Row(vec![Value::Null, Value::Int(1), Value::Int(2), Value::Int(fire_at)]);
+        let changed = Changed::between(&row(3), &row(4));
         assert_eq!(
-            super::of(Timer::TABLE).update,
-            "UPDATE timers SET shard = ?3, fire_at = ?4, version = ?5 WHERE execution_id = ?1 AND promise = ?2"
+            &*super::of(Timer::TABLE).update(Timer::TABLE, changed),
+            "UPDATE timers SET fire_at = ?4, version = ?5 WHERE execution_id = ?1 AND promise = ?2"
+        );
+        assert_eq!(
+            &*super::of(Timer::TABLE).update(Timer::TABLE, Changed::between(&row(3), &row(3))),
+            "UPDATE timers SET version = ?5 WHERE execution_id = ?1 AND promise = ?2"
         );
         assert_eq!(super::of(Timer::TABLE).delete, "DELETE FROM timers WHERE execution_id = ?1 AND promise = ?2");
         let due = Scan::by::<Timer>(Timer::BY_DUE).equal(&Shard(1)).until(&onward_journal::Timestamp::EPOCH);
         assert_eq!(
             super::scan(&due),
             "SELECT execution_id, promise, shard, fire_at, version FROM timers WHERE shard = ?1 AND fire_at <= ?2 \
-             ORDER BY shard, fire_at, execution_id, promise LIMIT ?3"
+             AND fire_at < 253402300799999999 ORDER BY shard, fire_at, execution_id, promise LIMIT ?3"
         );
     }
 }

@@ -3,29 +3,59 @@
 use std::collections::BTreeMap;
 
 use onward_runs::{EventId, RunId, RunSeq};
-use onward_store::{JournalAppend, Plan, Planned, Purge, Reader, RunHead, Write};
+use onward_store::tables::ShardLease;
+use onward_store::{JournalAppend, Plan, Planned, Purge, Reader, Record as _, RunHead, Write};
+use rusqlite::Error::ToSqlConversionFailure;
 use rusqlite::{Connection, OptionalExtension as _, Result, ToSql, params, params_from_iter};
 
+use crate::recent::{JournalEnd, Recent};
 use crate::values::Bound;
 use crate::{checksum, sql};
 
-pub(crate) fn plan(db: &Connection, plan: &Plan<'_>) -> Result<()> {
-    plan.journals.iter().try_for_each(|append| journal(db, append))?;
+pub(crate) fn plan(db: &Connection, recent: &mut Recent, plan: &Plan<'_>) -> Result<()> {
+    for append in &plan.journals {
+        // The length was asked for before, so the end is known of a journal that has one.
+        let end = recent.journal_end(db, append.execution).map_err(|error| ToSqlConversionFailure(Box::new(error)))?;
+        recent.note_end(append.execution, journal(db, append, end)?);
+    }
     plan.rows.iter().try_for_each(|write| row(db, write))?;
+    if plan.rows.iter().any(|write| write.table().name == ShardLease::TABLE.name) {
+        recent.forget_epochs();
+    }
     let numbers = plan.heads.iter().map(|head| Ok((&head.run_id, put_head(db, head)?)));
     events(db, &plan.events, &numbers.collect::<Result<_>>()?)
 }
 
-/// A journal gets its number with its first events.
-fn journal(db: &Connection, append: &JournalAppend) -> Result<()> {
-    let id = append.execution.as_bytes().as_slice();
-    if append.expected == 0 {
-        db.prepare_cached("INSERT INTO journals (execution_id) VALUES (?1)")?.execute([id])?;
+/// Rows of journals that are entered into their index together; the schema has the same number.
+const INDEXED_TOGETHER: i64 = 64;
+
+/// A journal gets its number with its first events. Returns where it ends now.
+fn journal(db: &Connection, append: &JournalAppend, end: Option<JournalEnd>) -> Result<JournalEnd> {
+    let number = match end {
+        Some(end) => end.number,
+        None => {
+            let id = append.execution.as_bytes().as_slice();
+            db.prepare_cached("INSERT INTO journals (execution_id) VALUES (?1)")?.insert([id])?
+        }
+    };
+    let sql = "INSERT INTO journal (journal_no, first_sequence, events, records) VALUES (?1, ?2, ?3, ?4)";
+    let values = params![number, append.expected.cast_signed(), append.count, &*append.records];
+    let place = db.prepare_cached(sql)?.insert(values)?;
+    if place % INDEXED_TOGETHER == 0 {
+        index(db, place)?;
     }
-    let sql = "INSERT INTO journal (journal_no, first_sequence, events, records) \
-               VALUES ((SELECT journal_no FROM journals WHERE execution_id = ?1), ?2, ?3, ?4)";
-    let values = params![id, append.expected.cast_signed(), append.count, &*append.records];
-    db.prepare_cached(sql)?.execute(values).map(drop)
+    Ok(JournalEnd { number, length: append.expected + u64::from(append.count) })
+}
+
+/// Enters the row at `last` and those before it into the index, in its order. Two rows of a journal that begin with the same
+/// event are refused by its key.
+fn index(db: &Connection, last: i64) -> Result<()> {
+    let sql = "INSERT INTO journal_index (journal_no, first_sequence, place) \
+               SELECT journal_no, first_sequence, place FROM journal WHERE place > ?1 - ?2 AND place <= ?1 \
+               AND NOT EXISTS (SELECT 1 FROM journal_index AS its WHERE its.journal_no = journal.journal_no \
+                               AND its.first_sequence = journal.first_sequence AND its.place = journal.place) \
+               ORDER BY journal_no, first_sequence";
+    db.prepare_cached(sql)?.execute([last, INDEXED_TOGETHER]).map(drop)
 }
 
 fn row(db: &Connection, write: &Write<'_>) -> Result<()> {
@@ -33,10 +63,10 @@ fn row(db: &Connection, write: &Write<'_>) -> Result<()> {
         Write::Insert(table, row) => {
             db.prepare_cached(&sql::of(table).insert)?.execute(params_from_iter(row.0.iter().map(Bound)))?;
         }
-        Write::Update(table, row, version) => {
+        Write::Update(table, row, version, changed) => {
             let version = onward_store::Value::Int(version.cast_signed());
             let values = row.0.iter().chain([&version]).map(Bound);
-            db.prepare_cached(&sql::of(table).update)?.execute(params_from_iter(values))?;
+            db.prepare_cached(&sql::of(table).update(table, changed))?.execute(params_from_iter(values))?;
         }
         Write::Delete(table, key) => {
             db.prepare_cached(&sql::of(table).delete)?.execute(params_from_iter(key.0.iter().map(Bound)))?;
@@ -115,7 +145,7 @@ const SEQ_BITS: u32 = 32;
 
 /// The log would be out of order if a sequence were to reach into the number of the run.
 fn place(run_no: i64, seq: RunSeq) -> Result<i64> {
-    let seq = u32::try_from(seq.get()).map_err(|cause| rusqlite::Error::ToSqlConversionFailure(Box::new(cause)))?;
+    let seq = u32::try_from(seq.get()).map_err(|cause| ToSqlConversionFailure(Box::new(cause)))?;
     Ok(run_no << SEQ_BITS | i64::from(seq))
 }
 
@@ -168,7 +198,9 @@ pub(crate) fn purge(db: &Connection, purge: &Purge) -> Result<bool> {
         Purge::Execution(execution) => (
             &[
                 "DELETE FROM executions WHERE execution_id = ?1",
-                "DELETE FROM journal WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1)",
+                "DELETE FROM journal WHERE place IN (SELECT place FROM journal_places \
+                 WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1))",
+                "DELETE FROM journal_index WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1)",
                 "DELETE FROM journals WHERE execution_id = ?1",
                 "DELETE FROM timers WHERE execution_id = ?1",
                 "DELETE FROM inbox WHERE execution_id = ?1",

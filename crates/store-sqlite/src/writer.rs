@@ -14,6 +14,7 @@ use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::before::Asked;
+use crate::recent::Recent;
 use crate::{error, open, write};
 
 const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -74,7 +75,15 @@ impl Writer {
             }))
             .map_err(error::from)?;
         let (sender, jobs) = mpsc::channel(QUEUE);
-        let writing = Writing { connection, clock, log_pages, poisoned: None, pace_us: 0, together: 1 };
+        let writing = Writing {
+            connection,
+            recent: Recent::default(),
+            clock,
+            log_pages,
+            poisoned: None,
+            pace_us: 0,
+            together: 1,
+        };
         let writing = Arc::new(Mutex::new(writing));
         let its = Arc::clone(&writing);
         let thread = std::thread::Builder::new()
@@ -133,6 +142,7 @@ impl Drop for Writer {
 /// The writing side.
 struct Writing {
     connection: Connection,
+    recent: Recent,
     clock: Arc<dyn Clock>,
     log_pages: Arc<AtomicI32>,
     poisoned: Option<Error>,
@@ -243,15 +253,20 @@ impl Writing {
 
     /// What follows the beginning of a transaction.
     fn finish(&mut self, group: &[Job], pass: Pass) -> Result<Vec<Answer>, Objection> {
-        let answers = group.iter().map(|job| self.job(job, pass)).collect::<Result<Vec<Answer>, Objection>>();
+        let caught_up = self.recent.catch_up(&self.connection).map_err(Objection::Other);
+        let answers =
+            caught_up.and_then(|()| group.iter().map(|job| self.job(job, pass)).collect::<Result<Vec<Answer>, _>>());
         let committed = answers.and_then(|answers| {
             self.expect_transaction()?;
             self.execute("COMMIT")?;
             Ok(answers)
         });
-        if committed.is_err() && !self.connection.is_autocommit() {
-            // Whatever is wrong with the rollback is wrong with the next transaction as well, and is reported there.
-            drop(self.execute("ROLLBACK"));
+        if committed.is_err() {
+            self.recent.forget();
+            if !self.connection.is_autocommit() {
+                // Whatever is wrong with the rollback is wrong with the next transaction as well, and is reported there.
+                drop(self.execute("ROLLBACK"));
+            }
         }
         committed
     }
@@ -270,12 +285,13 @@ impl Writing {
         Ok(())
     }
 
-    fn job(&self, job: &Job, pass: Pass) -> Result<Answer, Objection> {
+    fn job(&mut self, job: &Job, pass: Pass) -> Result<Answer, Objection> {
         match (&job.task, pass) {
             (Task::Commit(commit), Pass::Quick) => self.commit(commit, Care::Trust),
-            (Task::Commit(commit), Pass::Isolated) => self.set_apart(|| self.commit(commit, Care::Look)),
+            (Task::Commit(commit), Pass::Isolated) => self.set_apart(|writing| writing.commit(commit, Care::Look)),
             (Task::Checkpoint, _) => Ok(Ok(Done::default())),
             (Task::Purge(purge), _) => {
+                self.recent.forget();
                 let removed = write::purge(&self.connection, purge).map_err(Objection::Write)?;
                 Ok(Ok(Done { removed, ..Done::default() }))
             }
@@ -283,8 +299,9 @@ impl Writing {
     }
 
     /// The inner result is the commit's, the outer one the transaction's.
-    fn commit(&self, commit: &Admitted, care: Care) -> Result<Answer, Objection> {
-        let plan = match decide(commit, &mut Asked(&self.connection), self.clock.now(), care) {
+    fn commit(&mut self, commit: &Admitted, care: Care) -> Result<Answer, Objection> {
+        let mut before = Asked { db: &self.connection, recent: &mut self.recent };
+        let plan = match decide(commit, &mut before, self.clock.now(), care) {
             Ok(plan) => plan,
             Err(error) if !matches!(error.kind(), Kind::Conflict | Kind::Invalid) => {
                 return Err(Objection::Other(error));
@@ -294,16 +311,17 @@ impl Writing {
             Err(refused) => return Ok(Err(refused)),
         };
         self.expect_transaction()?;
-        write::plan(&self.connection, &plan).map_err(Objection::Write)?;
+        write::plan(&self.connection, &mut self.recent, &plan).map_err(Objection::Write)?;
         Ok(Ok(Done { receipt: plan.receipt, ..Done::default() }))
     }
 
     /// Undoes only this job when the database objects to what it writes.
-    fn set_apart(&self, job: impl FnOnce() -> Result<Answer, Objection>) -> Result<Answer, Objection> {
+    fn set_apart(&mut self, job: impl FnOnce(&mut Self) -> Result<Answer, Objection>) -> Result<Answer, Objection> {
         self.execute("SAVEPOINT job")?;
-        let answer = match job() {
+        let answer = match job(self) {
             Ok(answer) => answer,
             Err(Objection::Write(cause)) if error::is_refused(&cause) => {
+                self.recent.forget();
                 self.execute("ROLLBACK TO job")?;
                 Err(refusal(&cause))
             }

@@ -32,7 +32,7 @@ mod value;
 pub use admit::Admitted;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{Appended, Change, Commit, Fence, JournalAppend, Move, Outcome, Purge, Receipt};
-pub use decide::{Before, Care, Known, Plan, Planned, Write, decide};
+pub use decide::{Before, Care, Changed, Known, Plan, Planned, Write, decide};
 pub use error::{Conflict, Error, Invalid, Kind};
 pub use ids::{Epoch, Reader, Serial, Shard};
 pub use policy::{KeyCheck, Limits, Policy};

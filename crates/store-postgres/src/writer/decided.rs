@@ -80,7 +80,7 @@ fn place(write: &Write<'_>, loaded: &mut Loaded) -> Result<(&'static Table, Key)
             let number = number.ok_or_else(|| Error::corrupt("a row without a number"))?;
             Ok((table, Key(vec![Value::Int(number)])))
         }
-        Write::Insert(table, row) | Write::Update(table, row, _) => Ok((table, table.key_of(row))),
+        Write::Insert(table, row) | Write::Update(table, row, ..) => Ok((table, table.key_of(row))),
         Write::Delete(table, key) => Ok((table, key.clone())),
     }
 }

@@ -13,8 +13,11 @@ async fn filled(place: &Place) -> Arc<dyn Store> {
     let store = place.open();
     store.append_events(Events::new("kept").take(10)).await.unwrap();
     let execution = ExecutionId::from_bytes([7; 32]);
-    let append = JournalAppend { execution, expected: 0, count: 2, records: Arc::from([1, 2, 3].as_slice()) };
-    store.commit(Commit::new().journal(append)).await.unwrap();
+    // As many as are entered into the index together.
+    for part in 0..64 {
+        let append = JournalAppend { execution, expected: 2 * part, count: 2, records: [1, 2, 3].into() };
+        store.commit(Commit::new().journal(append)).await.unwrap();
+    }
     store
 }
 
@@ -35,6 +38,8 @@ async fn events_can_neither_be_updated_nor_deleted() {
         ("UPDATE journal SET records = x'00'", "never updated"),
         ("UPDATE journals SET journal_no = 99", "keeps its name"),
         ("DELETE FROM journals", "after its events"),
+        ("UPDATE journal_index SET place = 99", "stays where it is"),
+        ("DELETE FROM journal_index", "delete its events first"),
         ("UPDATE runs SET run_no = 99", "keeps its name"),
         ("UPDATE runs SET tenant_id = 'other'", "and its owner"),
     ] {

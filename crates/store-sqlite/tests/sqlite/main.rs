@@ -7,6 +7,7 @@ mod conformance;
 mod damage;
 mod foreign;
 mod groups;
+mod journals;
 mod migrations;
 mod poison;
 mod schema;

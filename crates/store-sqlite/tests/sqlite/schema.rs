@@ -76,11 +76,18 @@ fn what_is_due_is_found_by_its_index_and_not_by_reading_the_table() {
             "timers_by_due",
         ),
         (
-            "SELECT * FROM executions WHERE shard = 1 AND wake_at <= 9 ORDER BY shard, wake_at, execution_id LIMIT 9",
-            "executions_by_wake",
+            "SELECT * FROM executions WHERE shard = 1 AND wake_at <= ?1 AND wake_at < 253402300799999999 \
+             AND (shard, wake_at, execution_id) > (?2, ?3, ?4) ORDER BY shard, wake_at, execution_id LIMIT 9",
+            "executions_by_wake (shard=? AND wake_at",
+        ),
+        (
+            "SELECT * FROM executions WHERE tenant_id = ?1 AND project_id = ?2 AND environment_id = ?3 AND function = ?4 \
+             AND start_key = ?5",
+            "executions_start_key_unique",
         ),
     ] {
-        let plan: String = raw.query_row(&format!("EXPLAIN QUERY PLAN {sql}"), [], |row| row.get(3)).unwrap();
+        let mut explained = raw.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let plan: String = explained.raw_query().next().unwrap().unwrap().get(3).unwrap();
         assert!(plan.contains(index), "{sql}: {plan}");
     }
 }

@@ -19,10 +19,7 @@ use crate::{
 pub trait Before {
     /// The epoch a shard is at; [`Epoch::NONE`] when nobody ever owned it.
     fn epoch(&mut self, shard: Shard) -> Result<Epoch, Error> {
-        let stored = self.row(ShardLease::TABLE, &Key(vec![shard.to_value()]))?;
-        stored.map_or(Ok(Epoch::NONE), |stored| {
-            ShardLease::from_row(&stored.row).map(|lease| lease.epoch).map_err(Error::Corrupt)
-        })
+        ShardLease::epoch_of(self.row(ShardLease::TABLE, &Key(vec![shard.to_value()]))?.as_ref())
     }
 
     /// How many events the journal of an execution has.
@@ -118,9 +115,35 @@ pub enum Write<'a> {
     /// Insert with version 1; the store assigns a serial key.
     Insert(&'static Table, &'a Row),
     /// Replace, with this version.
-    Update(&'static Table, &'a Row, u64),
+    Update(&'static Table, &'a Row, u64, Changed),
     /// Delete.
     Delete(&'static Table, &'a Key),
+}
+
+/// Which columns of a row are to hold something else, a bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Changed(u64);
+
+impl Changed {
+    /// What tells `row` from `stored`.
+    pub fn between(stored: &Row, row: &Row) -> Self {
+        let differs = |(place, (before, now))| u64::from(before != now) << place;
+        Self(stored.0.iter().zip(&row.0).enumerate().map(differs).sum())
+    }
+
+    /// Whether the column in this place is to hold something else.
+    pub const fn has(self, place: usize) -> bool {
+        self.0 >> place & 1 == 1
+    }
+}
+
+impl Write<'_> {
+    /// Where it is written.
+    pub const fn table(&self) -> &'static Table {
+        match self {
+            Self::Insert(table, _) | Self::Update(table, ..) | Self::Delete(table, _) => table,
+        }
+    }
 }
 
 /// A run event to insert.

@@ -1,6 +1,6 @@
 //! Changes of rows: may it be made, and what is there instead if not.
 
-use crate::{Before, Change, Conflict, Error, Key, Outcome, Plan, Row, Stored, Table, Write};
+use crate::{Before, Change, Changed, Conflict, Error, Key, Outcome, Plan, Row, Stored, Table, Write};
 
 pub(super) fn decide<'a>(change: &'a Change, before: &mut impl Before, plan: &mut Plan<'a>) -> Result<(), Error> {
     let outcome = match change {
@@ -23,9 +23,10 @@ pub(super) fn decide<'a>(change: &'a Change, before: &mut impl Before, plan: &mu
             }
         },
         Change::Update { table, row, version } => {
-            expect_version(table, &table.key_of(row), *version, before)?;
-            check_unique(table, row, before)?;
-            plan.rows.push(Write::Update(table, row, version + 1));
+            let stored = expect_version(table, &table.key_of(row), *version, before)?;
+            let changed = Changed::between(&stored.row, row);
+            check_unique(table, row, changed, before)?;
+            plan.rows.push(Write::Update(table, row, version + 1, changed));
             Outcome::Made
         }
         Change::Delete { table, key, version } => {
@@ -60,16 +61,22 @@ fn standing(table: &'static Table, row: &Row, before: &mut impl Before) -> Resul
     Ok(None)
 }
 
-fn expect_version(table: &'static Table, key: &Key, expected: u64, before: &mut impl Before) -> Result<(), Error> {
-    let found = before.row(table, key)?.map_or(0, |stored| stored.version);
-    if found == expected && found != 0 {
-        return Ok(());
-    }
+/// The row, if it has this version.
+fn expect_version(table: &'static Table, key: &Key, expected: u64, before: &mut impl Before) -> Result<Stored, Error> {
+    let found = match before.row(table, key)? {
+        Some(stored) if stored.version == expected => return Ok(stored),
+        other => other.map_or(0, |stored| stored.version),
+    };
     Err(Conflict::RowVersion { table: table.name, key: key.clone(), expected, found }.into())
 }
 
-fn check_unique(table: &'static Table, row: &Row, before: &mut impl Before) -> Result<(), Error> {
+/// What has not changed is as unique as it was.
+fn check_unique(table: &'static Table, row: &Row, changed: Changed, before: &mut impl Before) -> Result<(), Error> {
+    let has_changed = |name: &&str| table.position(name).is_some_and(|place| changed.has(place));
     for (place, values) in table.unique_values(row) {
+        if !table.unique[place].iter().any(has_changed) {
+            continue;
+        }
         let other = before.row_by_unique(table, place, &values)?;
         if let Some(key) = other.map(|other| table.key_of(&other.row)).filter(|key| *key != table.key_of(row)) {
             return Err(Conflict::NotUnique { table: table.name, columns: table.unique[place], key }.into());

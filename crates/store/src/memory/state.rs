@@ -51,7 +51,7 @@ impl State {
                 let row = self.with_serial(table, row);
                 self.put(table, row, 1);
             }
-            Write::Update(table, row, version) => {
+            Write::Update(table, row, version, _) => {
                 self.take(table, &table.key_of(row));
                 self.put(table, row.clone(), version);
             }

@@ -2,7 +2,7 @@
 
 use onward_journal::{Text, Timestamp};
 
-use crate::{Epoch, Shard, record};
+use crate::{Epoch, Error, Record as _, Shard, Stored, record};
 
 record! {
     /// The lease on a shard. [`lease`](crate::lease) reads and writes it; fences compare its epoch.
@@ -16,5 +16,14 @@ record! {
         pub epoch: Epoch = "epoch",
         /// When others may take over.
         pub lease_until: Timestamp = "lease_until",
+    }
+}
+
+impl ShardLease {
+    /// The epoch that a shard is at by its row; [`Epoch::NONE`] when nobody ever owned it.
+    pub fn epoch_of(stored: Option<&Stored>) -> Result<Epoch, Error> {
+        stored.map_or(Ok(Epoch::NONE), |stored| {
+            Self::from_row(&stored.row).map(|lease| lease.epoch).map_err(Error::Corrupt)
+        })
     }
 }
