@@ -21,6 +21,7 @@ use onward_store_sqlite::Sqlite;
 use onward_store_sqlite::yardstick::Yardstick;
 use serde_json::json;
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 /// Workflows and tasks that do nothing but what is measured.
 const GUESTS: &[u8] = include_bytes!("../examples/workflows/built/journals.wasm");
@@ -57,7 +58,7 @@ async fn engine(path: &Path) -> Result<Engine> {
 fn chains(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
     let mut report = Report::new("chains of 10 WASM tasks on SQLite, WAL, synchronous FULL", "step", options);
     let yardstick = Yardstick::open(&folder.join("yardstick.db"))?;
-    let engine = runtime.block_on(engine(&folder.join("chains.db")))?;
+    let engine = Arc::new(runtime.block_on(engine(&folder.join("chains.db")))?);
     // Until the write-ahead log has its size: one that still grows takes longer to sync, and a store has that behind it soon.
     runtime.block_on(run(&engine, 64, 1_280))?;
     (0..2_000).try_for_each(|_| yardstick.commit_row())?;
@@ -72,21 +73,28 @@ fn chains(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
         let work = || timed(|| runtime.block_on(run(&engine, width, chains)));
         report.beside(steps, ("plain one-row commits (yardstick)", raw), (name, work), least)?;
     }
+    let engine = Arc::into_inner(engine).context("the engine is still in use")?;
     runtime.block_on(engine.stop())?;
     report.finish()
 }
 
 /// Runs so many chains, `width` at a time.
-async fn run(engine: &Engine, width: usize, chains: usize) -> Result<()> {
-    let lanes = (0..width).map(|_| async move {
-        for _ in 0..chains / width {
-            let started = engine.start("chain", &json!({ "steps": STEPS }), None).await?;
-            let steps: usize = engine.wait(started.execution).await?.context("a chain failed")?;
-            anyhow::ensure!(steps == STEPS, "a chain of {steps} steps");
-        }
-        Ok(())
-    });
-    futures_util::future::try_join_all(lanes).await.map(drop)
+async fn run(engine: &Arc<Engine>, width: usize, chains: usize) -> Result<()> {
+    let mut lanes = JoinSet::new();
+    for _ in 0..width {
+        lanes.spawn(lane(Arc::clone(engine), chains / width));
+    }
+    lanes.join_all().await.into_iter().collect()
+}
+
+/// One chain after the other, as a handler of requests would run them.
+async fn lane(engine: Arc<Engine>, chains: usize) -> Result<()> {
+    for _ in 0..chains {
+        let started = engine.start("chain", &json!({ "steps": STEPS }), None).await?;
+        let steps: usize = engine.wait(started.execution).await?.context("a chain failed")?;
+        anyhow::ensure!(steps == STEPS, "a chain of {steps} steps");
+    }
+    Ok(())
 }
 
 /// A journal of ten thousand events, from its stored form to a guest that waits where it waited.

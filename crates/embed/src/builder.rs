@@ -97,6 +97,13 @@ impl Builder {
         self
     }
 
+    /// How many components are in memory at a time; 128 unless told. The others are loaded when they are needed, which takes
+    /// some milliseconds.
+    pub const fn components_in_memory(mut self, max: usize) -> Self {
+        self.wasm.loaded_max = max;
+        self
+    }
+
     /// How the node works, for whoever wants to say more than the rest of this says.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;

@@ -143,8 +143,11 @@ impl Engine {
         let mut id = execution;
         loop {
             let mut here = nearby.ending(id);
+            let mut is_fresh = nearby.is_fresh(id);
             let ending = loop {
-                if let Some(ending) = self.client.ending(id).await? {
+                if !std::mem::take(&mut is_fresh)
+                    && let Some(ending) = self.client.ending(id).await?
+                {
                     break ending;
                 }
                 if self.working.is_finished() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_engine::client::{FunctionInfo, FunctionKind};
-use onward_engine::node::Code;
+use onward_engine::node::{Code, log_line};
 use onward_engine::shard::{Attempt, Entry, Unready};
 use onward_execution::{Guest, Level};
 use onward_journal::{ComponentDigest, ExecutionError, InvokeResult, Payload, Text, Timestamp};
@@ -219,7 +219,7 @@ impl Services for Outside {
     }
 
     fn log(&self, context: &OwnContext, level: Level, message: &str) {
-        tracing::info!(target: "onward::guest", execution = &*context.execution, ?level, "{message}");
+        log_line(&context.execution, level, message);
     }
 }
 

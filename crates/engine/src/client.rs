@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use onward_execution::{Ending, Execution as InMemory, Limits, Start};
-use onward_journal::{ComponentDigest, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Text, codec};
+use onward_journal::{
+    ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Text, codec,
+};
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{Component, Execution, Function, Message};
 use onward_store::{Change, Commit, Conflict, Error, Field as _, JournalAppend, Key, Records as _, Scan, Shard, Store};
@@ -93,6 +95,9 @@ pub enum Refused {
     /// The execution is over.
     #[error("execution {0} is over")]
     Over(ExecutionId),
+    /// The key has started something else.
+    #[error("the key has started {0} with another input")]
+    KeyTaken(ExecutionId),
     /// An input or a signal is too large.
     #[error("it has {found} bytes, at most {limit} are allowed")]
     TooLarge {
@@ -207,23 +212,36 @@ impl Client {
         }
         let made = key.map_or_else(random_key, str::to_owned);
         let id = ExecutionId::derive(&deployed.component_digest, None, &self.unique_key(function, &made));
-        let conflict = match self.insert(id, &deployed, input, key).await {
+        let conflict = match self.insert(id, &deployed, input.clone(), key).await {
             Ok(()) => return Ok(Started { execution: id, existed: false }),
             Err(Error::Conflict(conflict)) => conflict,
             Err(error) => return Err(error.into()),
         };
-        match &conflict {
+        let existing = match &conflict {
             // The same key on the same code.
-            Conflict::JournalLength { .. } | Conflict::RowExists { .. } => {
-                Ok(Started { execution: id, existed: key.is_some() })
-            }
+            Conflict::JournalLength { .. } | Conflict::RowExists { .. } => Some(id),
             // The same key on code that was deployed before.
-            Conflict::NotUnique { key, .. } => match key.0.first().and_then(ExecutionId::from_value) {
-                Some(execution) => Ok(Started { execution, existed: true }),
-                None => Err(Error::from(conflict).into()),
-            },
-            _ => Err(Error::from(conflict).into()),
+            Conflict::NotUnique { key, .. } => key.0.first().and_then(ExecutionId::from_value),
+            _ => None,
+        };
+        let Some(execution) = existing else { return Err(Error::from(conflict).into()) };
+        if self.has_begun_with(execution, &input).await? {
+            Ok(Started { execution, existed: true })
+        } else {
+            Err(Refused::KeyTaken(execution))
         }
+    }
+
+    /// Whether an execution was started with this input, however that was written.
+    async fn has_begun_with(&self, execution: ExecutionId, input: &Payload) -> Result<bool, Error> {
+        let value = |payload: &Payload| serde_json::from_str::<serde_json::Value>(payload.as_str()).ok();
+        for chunk in self.store.journal(execution, 0, 1).await? {
+            let events = codec::decode(execution, &chunk.records).map_err(Error::corrupt)?;
+            if let Some(Event::ExecutionStarted { input: first, .. }) = events.first().map(|first| &first.event) {
+                return Ok(first == input || value(first) == value(input));
+            }
+        }
+        Ok(false)
     }
 
     fn fits(&self, payload: &Payload) -> Result<(), Refused> {

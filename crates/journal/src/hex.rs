@@ -6,9 +6,12 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Writes two lowercase digits a byte.
 pub fn write(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
-    for byte in bytes {
-        f.write_char(char::from(DIGITS[usize::from(byte >> 4)]))?;
-        f.write_char(char::from(DIGITS[usize::from(byte & 15)]))?;
+    let mut text = [0; 64];
+    for chunk in bytes.chunks(text.len() / 2) {
+        for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(chunk) {
+            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        }
+        f.write_str(str::from_utf8(&text[..2 * chunk.len()]).map_err(|_| fmt::Error)?)?;
     }
     Ok(())
 }

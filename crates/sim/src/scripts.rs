@@ -1,9 +1,8 @@
 //! The workflows and tasks of the simulated world. What they return does not depend on what fails.
 
-use onward_engine::shard::{Entry, Functions, Hosts, Resolved, Unready};
+use onward_engine::shard::{Caller, Entry, Functions, Hosts, Resolved, Unready};
 use onward_execution::{Answer, Guest, Host, Script, Taken, Turn};
 use onward_journal::{ComponentDigest, Delivery, ErrorKind, ExecutionError, InvokeResult, Payload};
-use onward_store::tables::Execution;
 
 /// All of them, as one component.
 pub(crate) struct Scripts;
@@ -75,7 +74,7 @@ impl Functions for Scripts {
         Ok(Box::new(Slow { script, held: None, turns: 0 }))
     }
 
-    fn resolve(&self, _: &Execution, function: &str) -> Resolved {
+    fn resolve(&self, _: Caller<'_>, function: &str) -> Resolved {
         if WORKFLOWS.iter().any(|(name, _)| *name == function) {
             Resolved::Workflow(digest())
         } else if ["echo", "third_time", "once", "undo"].contains(&function) {
@@ -85,7 +84,7 @@ impl Functions for Scripts {
         }
     }
 
-    fn hosts(&self, _: &Execution, _: &str) -> Hosts {
+    fn hosts(&self, _: Caller<'_>, _: &str) -> Hosts {
         Hosts::from([])
     }
 }

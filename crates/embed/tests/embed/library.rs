@@ -222,3 +222,44 @@ fn a_cache_is_shared_with_processes_that_come_and_go() {
     });
     assert!(opened.iter().all(Option::is_none), "{opened:?}");
 }
+
+/// Waits until an execution waits for something.
+async fn until_blocked(engine: &Engine, id: ExecutionId) {
+    let blocked = async {
+        while engine.client().execution(id).await.unwrap().is_none_or(|row| &*row.state != "Blocked") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(HANGS, blocked).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn code_that_had_to_make_room_comes_back_when_it_is_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = deployed(builder(folder.path()).components_in_memory(1)).await;
+    let id = engine.start("saga", &"trip", None).await.unwrap().execution;
+    until_blocked(&engine, id).await;
+    engine.deploy(&built("orders.wasm"), &[]).await.unwrap();
+    engine.cancel(id, "enough").await.unwrap();
+    let ended = tokio::time::timeout(HANGS, engine.outcome(id)).await.expect("it never ends").unwrap();
+    assert_eq!(ended.unwrap_err().kind, ErrorKind::Cancelled);
+    assert_eq!(attempts(&engine, id).await, 2, "each of its two tasks was performed at the first attempt");
+    engine.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deployments_at_the_same_moment_all_succeed() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Arc::new(builder(folder.path()).open().await.unwrap());
+    let second = Arc::new(builder(folder.path()).open().await.unwrap());
+    let mut deploying = tokio::task::JoinSet::new();
+    for (place, engine) in [&first, &second].into_iter().cycle().take(10).enumerate() {
+        let (engine, code) = (Arc::clone(engine), built(if place % 3 == 0 { "orders.wasm" } else { "journals.wasm" }));
+        deploying.spawn(async move { engine.deploy(&code, &[format!("host-{place}.example")]).await });
+    }
+    while let Some(deployed) = deploying.join_next().await {
+        deployed.unwrap().unwrap();
+    }
+    let started = second.start("chain", &json!({"steps": 1}), None).await.unwrap();
+    assert_eq!(second.wait(started.execution).await.unwrap(), Ok(1));
+}

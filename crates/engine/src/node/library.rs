@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use onward_execution::Guest;
 use onward_journal::{ComponentDigest, Text};
-use onward_runs::{EnvironmentId, ProjectId, TenantId};
-use onward_store::tables::{Component, Execution, Function};
+use onward_store::tables::{Component, Function};
 use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
 
 use super::tasks::Native;
 use super::{Code, Task};
 use crate::client::{FunctionInfo, FunctionKind};
-use crate::shard::{Entry, Functions, Hosts, Resolved, Unready};
+use crate::shard::{Caller, Entry, Functions, Hosts, Resolved, Unready, owner};
 
 /// Code and names.
 pub struct Library {
@@ -26,22 +25,21 @@ pub struct Library {
 #[derive(Default)]
 struct Known {
     components: BTreeMap<ComponentDigest, Vec<FunctionInfo>>,
-    names: BTreeMap<Place, Named>,
+    /// By owner, and by name.
+    names: BTreeMap<Text, BTreeMap<Text, Named>>,
 }
 
-/// A name in an environment.
-type Place = (TenantId, ProjectId, EnvironmentId, String);
+impl Known {
+    fn named(&self, owner: &str, function: &str) -> Option<&Named> {
+        self.names.get(owner)?.get(function)
+    }
+}
 
 /// What a name stands for.
 struct Named {
     component: ComponentDigest,
     is_workflow: bool,
     hosts: Hosts,
-}
-
-fn place(caller: &Execution, function: &str) -> Place {
-    let Execution { tenant_id, project_id, environment_id, .. } = caller;
-    (tenant_id.clone(), project_id.clone(), environment_id.clone(), function.to_owned())
 }
 
 impl Library {
@@ -64,7 +62,7 @@ impl Library {
 
     /// Learns which names stand for what now, and makes their components ready.
     pub async fn refresh(&self, store: &dyn Store) -> Result<(), Error> {
-        let mut names = BTreeMap::new();
+        let mut names: BTreeMap<Text, BTreeMap<Text, Named>> = BTreeMap::new();
         let mut scan = Scan::all::<Function>();
         loop {
             let rows: Vec<(Function, u64)> = store.list(scan.clone()).await?;
@@ -74,25 +72,35 @@ impl Library {
                 let is_workflow = &*row.kind == FunctionKind::Workflow.as_str();
                 let hosts: Vec<&str> = serde_json::from_str(&row.hosts).map_err(Error::corrupt)?;
                 let hosts = hosts.into_iter().map(Text::from).collect();
-                let name = (row.tenant_id, row.project_id, row.environment_id, row.name.to_string());
-                names.insert(name, Named { component: row.component_digest, is_workflow, hosts });
+                let owner = owner(&row.tenant_id, &row.project_id, &row.environment_id);
+                let named = Named { component: row.component_digest, is_workflow, hosts };
+                names.entry(owner).or_default().insert(row.name, named);
             }
         }
-        let digests: BTreeSet<ComponentDigest> = names.values().map(|named| named.component).collect();
-        for digest in digests {
+        let mut new: BTreeSet<ComponentDigest> =
+            names.values().flat_map(BTreeMap::values).map(|named| named.component).collect();
+        // Those that are known may have left memory for others, and are loaded when they are needed.
+        self.read(|known| new.retain(|digest| !known.components.contains_key(digest)));
+        for digest in new {
+            if self.is_broken(digest) {
+                continue;
+            }
             match self.ensure(store, digest).await {
                 Ok(_) => {}
                 // Only those who use it are concerned; the others go on.
                 Err(error @ Error::Corrupt(_)) => {
-                    if self.broken.lock().unwrap_or_else(PoisonError::into_inner).insert(digest) {
-                        tracing::error!(%digest, %error, "a component cannot be run");
-                    }
+                    self.broken.lock().unwrap_or_else(PoisonError::into_inner).insert(digest);
+                    tracing::error!(%digest, %error, "a component cannot be run");
                 }
                 Err(error) => return Err(error),
             }
         }
         self.write(|known| known.names = names);
         Ok(())
+    }
+
+    fn is_broken(&self, digest: ComponentDigest) -> bool {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).contains(&digest)
     }
 
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
@@ -120,8 +128,8 @@ impl Functions for Library {
 
     /// What the caller's own component has comes first: it was built with it. Then what this process performs, then what
     /// the name stands for in the caller's environment.
-    fn resolve(&self, caller: &Execution, function: &str) -> Resolved {
-        let digest = caller.component_digest;
+    fn resolve(&self, caller: Caller<'_>, function: &str) -> Resolved {
+        let digest = caller.component;
         let own =
             |known: &Known| known.components.get(&digest)?.iter().find(|it| it.name == function).map(|it| it.kind);
         if let Some(kind) = self.read(own) {
@@ -130,7 +138,7 @@ impl Functions for Library {
         if self.native.get(function).is_some() {
             return Resolved::Native;
         }
-        self.read(|known| match known.names.get(&place(caller, function)) {
+        self.read(|known| match known.named(caller.owner, function) {
             Some(named) if named.is_workflow => Resolved::Workflow(named.component),
             Some(named) => Resolved::Task(named.component),
             None => Resolved::Unknown,
@@ -138,8 +146,7 @@ impl Functions for Library {
     }
 
     /// What was deployed last decides, also for executions that keep older code: a host can be taken back.
-    fn hosts(&self, caller: &Execution, function: &str) -> Hosts {
-        self.read(|known| known.names.get(&place(caller, function)).map(|named| Arc::clone(&named.hosts)))
-            .unwrap_or_else(|| Arc::from([]))
+    fn hosts(&self, caller: Caller<'_>, function: &str) -> Hosts {
+        self.read(|known| known.named(caller.owner, function).map(|named| Arc::clone(&named.hosts))).unwrap_or_default()
     }
 }

@@ -1,5 +1,6 @@
 //! A node: it takes shards over, runs their cores, and performs what they want done.
 
+mod guest_log;
 mod library;
 mod nearby;
 mod shard_loop;
@@ -16,6 +17,7 @@ use onward_store::{Error, Kind, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+pub use guest_log::log_line;
 pub use library::Library;
 pub use nearby::Nearby;
 pub(crate) use nearby::Note;

@@ -1,7 +1,7 @@
 //! What clients and shards of one process tell each other without a way through the store. All of it is a hint: whoever
 //! misses it finds the same in the store a little later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use onward_execution::{Ending, Execution as InMemory};
@@ -25,7 +25,12 @@ pub(crate) enum Note {
 pub struct Nearby {
     shards: Mutex<BTreeMap<Shard, mpsc::UnboundedSender<Note>>>,
     waiting: Mutex<BTreeMap<ExecutionId, Vec<oneshot::Sender<Ending>>>>,
+    /// Those that were started here last and are not known to be over, the newest at the end.
+    begun: Mutex<VecDeque<ExecutionId>>,
 }
+
+/// How many starts are remembered.
+const BEGUN_MAX: usize = 256;
 
 impl Nearby {
     /// Tells how an execution ends, if it ends here. It may have ended before.
@@ -38,6 +43,11 @@ impl Nearby {
         receiver
     }
 
+    /// Whether an execution was started here just now and is not over: there is no use in asking the store.
+    pub fn is_fresh(&self, execution: ExecutionId) -> bool {
+        lock(&self.begun).contains(&execution)
+    }
+
     /// Forgets who has stopped waiting.
     pub fn tidy(&self, execution: ExecutionId) {
         let mut waiting = lock(&self.waiting);
@@ -46,7 +56,9 @@ impl Nearby {
         }
     }
 
+    /// Who starts to wait after this finds that it is no longer fresh.
     pub(super) fn over(&self, execution: ExecutionId, ending: &Ending) {
+        self.forget(execution);
         for sender in lock(&self.waiting).remove(&execution).unwrap_or_default() {
             drop(sender.send(ending.clone()));
         }
@@ -69,8 +81,28 @@ impl Nearby {
     /// Has the owner of its shard start an execution. Nothing if that one is elsewhere, or cannot now.
     pub(crate) async fn begin(&self, row: &Execution, execution: &InMemory) -> Option<Result<(), Error>> {
         let (told, outcome) = oneshot::channel();
+        self.remember(row.execution_id);
         self.tell(row.shard, Note::Begin(Box::new(row.clone()), Box::new(execution.clone()), told));
-        outcome.await.ok()?
+        let begun = outcome.await.ok().flatten();
+        if !matches!(begun, Some(Ok(()))) {
+            self.forget(row.execution_id);
+        }
+        begun
+    }
+
+    fn remember(&self, execution: ExecutionId) {
+        let mut begun = lock(&self.begun);
+        if begun.len() == BEGUN_MAX {
+            begun.pop_front();
+        }
+        begun.push_back(execution);
+    }
+
+    fn forget(&self, execution: ExecutionId) {
+        let mut begun = lock(&self.begun);
+        if let Some(place) = begun.iter().rposition(|it| *it == execution) {
+            begun.remove(place);
+        }
     }
 }
 

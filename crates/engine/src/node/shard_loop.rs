@@ -1,13 +1,14 @@
 //! One shard of a node: takes it over, feeds its core, and performs what the core wants done.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use onward_journal::{ExecutionId, Timestamp};
+use onward_journal::{ExecutionId, InvokeKind, Timestamp};
 use onward_store::lease::{self, Lease};
 use onward_store::tables::{Execution, Message};
 use onward_store::{Error, Field as _, Key, Kind, Records as _, Scan, Shard, Value};
@@ -15,13 +16,16 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::{Node, Note, tasks};
+use super::{Node, Note, log_line, tasks};
 use crate::Alarm;
 use crate::client::{self, read_journal};
-use crate::shard::{Action, AttemptId, Core, Input};
+use crate::shard::{Action, Attempt, AttemptId, Core, Input, Resolved};
 
 /// How long to wait before an execution is read again.
 const LATER: Duration = Duration::from_millis(100);
+
+/// What is dealt with at a time before others have their turn.
+const AT_ONCE: usize = 16;
 
 /// Messages that are read at a time.
 const INBOX_PAGE: usize = 200;
@@ -88,6 +92,8 @@ struct Owner<'a> {
     /// Executions that are being read: what was read before the last commit is of no use.
     loading: BTreeSet<ExecutionId>,
     tasks: BTreeMap<AttemptId, AbortHandle>,
+    /// What the core has to hear of before anything else.
+    at_hand: VecDeque<Input>,
     ended: mpsc::UnboundedSender<Input>,
     ends: mpsc::UnboundedReceiver<Input>,
     notes: mpsc::UnboundedReceiver<Note>,
@@ -126,6 +132,7 @@ impl<'a> Owner<'a> {
             waiting,
             loading: BTreeSet::new(),
             tasks: BTreeMap::new(),
+            at_hand: VecDeque::new(),
             ended,
             ends,
             notes: node.nearby.listen(shard),
@@ -154,6 +161,7 @@ impl<'a> Owner<'a> {
             {
                 self.left_behind = self.load_due(scan).await?;
             }
+            self.hurry().await?;
             let due = self.until_due();
             // In no fixed order: whatever there is much of must not keep the lease from being renewed.
             tokio::select! {
@@ -171,6 +179,22 @@ impl<'a> Owner<'a> {
             }
         }
         Ok((!self.is_lost).then(|| self.lease.clone()))
+    }
+
+    /// Goes on with whatever has happened already, without looking at the clock each time: what takes no time at all takes
+    /// less than that.
+    async fn hurry(&mut self) -> Result<(), Error> {
+        for _ in 0..AT_ONCE {
+            if let Some(Some(input)) = self.waiting.next().now_or_never() {
+                self.tell(input?);
+            } else if let Ok(input) = self.ends.try_recv() {
+                self.tell(input);
+            } else {
+                return Ok(());
+            }
+        }
+        tokio::task::yield_now().await;
+        Ok(())
     }
 
     fn until_due(&self) -> Instant {
@@ -286,8 +310,16 @@ impl<'a> Owner<'a> {
         }));
     }
 
-    /// Hands something to the core, and performs what it wants done.
+    /// Hands something to the core, and what follows at once.
     fn tell(&mut self, input: Input) {
+        self.hand(input);
+        while let Some(input) = self.at_hand.pop_front() {
+            self.hand(input);
+        }
+    }
+
+    /// Hands something to the core, and performs what it wants done.
+    fn hand(&mut self, input: Input) {
         match &input {
             Input::Loaded { row, .. } => self.loading.remove(&row.execution_id),
             Input::Absent(id) | Input::NotLoaded { execution: id, .. } => self.loading.remove(id),
@@ -296,6 +328,7 @@ impl<'a> Owner<'a> {
         };
         let actions = self.core.handle(input, self.time.now());
         self.count();
+        let is_alone = actions.iter().filter(|action| matches!(action, Action::Perform(_))).count() == 1;
         for action in actions {
             match action {
                 Action::Commit { ticket, commit } => {
@@ -315,15 +348,13 @@ impl<'a> Owner<'a> {
                 Action::Load(execution) => self.load(execution, Duration::ZERO),
                 Action::LoadLater(execution) => self.load(execution, LATER),
                 Action::ReadInbox => self.read_inbox = true,
-                Action::Perform(attempt) => self.perform(*attempt),
+                Action::Perform(attempt) => self.perform(*attempt, is_alone),
                 Action::Abandon(id) => {
                     if let Some(task) = self.tasks.remove(&id) {
                         task.abort();
                     }
                 }
-                Action::Log { execution, level, message } => {
-                    tracing::info!(target: "onward::guest", %execution, ?level, "{message}");
-                }
+                Action::Log { execution, level, message } => log_line(execution, level, &message),
                 Action::Begun { execution, result } => {
                     if let Some(told) = self.beginning.remove(&execution) {
                         drop(told.send(result));
@@ -356,11 +387,21 @@ impl<'a> Owner<'a> {
         });
     }
 
-    fn perform(&mut self, attempt: crate::shard::Attempt) {
-        let (library, ended) = (Arc::clone(&self.node.library), self.ended.clone());
+    /// A component's task begins here: most are over in less time than it takes to hand one to another thread. It gives
+    /// control back soon in any case, and goes on elsewhere then. Where there are several, each is for whoever has time.
+    fn perform(&mut self, attempt: Attempt, is_alone: bool) {
+        let (node, ended) = (Arc::clone(self.node), self.ended.clone());
         let id = attempt.id;
+        let is_code = matches!((attempt.kind, attempt.resolved), (InvokeKind::Function, Resolved::Task(_)));
+        let mut work = Box::pin(async move { tasks::perform(&node, &attempt).await });
+        if is_alone
+            && is_code
+            && let Some(result) = (&mut work).now_or_never()
+        {
+            return self.at_hand.push_back(Input::Ended { attempt: id, result });
+        }
         let task = tokio::spawn(async move {
-            let result = tasks::perform(&library, &attempt).await;
+            let result = work.await;
             drop(ended.send(Input::Ended { attempt: id, result }));
         });
         self.tasks.insert(id, task.abort_handle());

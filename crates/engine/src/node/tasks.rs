@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use onward_journal::{ErrorKind, ExecutionError, InvokeKind, InvokeResult};
 
-use super::Library;
+use super::Node;
 use crate::shard::{Attempt, Resolved};
 
 /// A task written in Rust.
@@ -49,16 +49,21 @@ impl Native {
 }
 
 /// Performs an attempt. Whatever panics in it takes nobody along.
-pub(super) async fn perform(library: &Library, attempt: &Attempt) -> InvokeResult {
-    let done = AssertUnwindSafe(work(library, attempt)).catch_unwind().await;
+pub(super) async fn perform(node: &Node, attempt: &Attempt) -> InvokeResult {
+    let done = AssertUnwindSafe(work(node, attempt)).catch_unwind().await;
     done.unwrap_or_else(|panic| Err(panicked(&*panic)))
 }
 
 /// Whoever runs code or sends requests minds the time that it may take.
-async fn work(library: &Library, attempt: &Attempt) -> InvokeResult {
+async fn work(node: &Node, attempt: &Attempt) -> InvokeResult {
+    let library = &node.library;
     match (attempt.kind, attempt.resolved) {
         (InvokeKind::Http, _) => library.code.http(attempt).await,
-        (InvokeKind::Function, Resolved::Task(component)) => library.code.task(component, attempt).await,
+        (InvokeKind::Function, Resolved::Task(component)) => {
+            // It may have left memory for others.
+            library.ensure(&*node.store, component).await.map_err(|error| not_loaded(&error))?;
+            library.code.task(component, attempt).await
+        }
         (InvokeKind::Function, Resolved::Native) => match library.native(&attempt.function) {
             Some(task) => native(&*task, attempt).await,
             None => Err(unknown(attempt)),
@@ -82,6 +87,10 @@ fn panicked(panic: &(dyn Any + Send)) -> ExecutionError {
     let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
     let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
     ExecutionError::named("panic", format!("the task panicked: {}", words.as_deref().unwrap_or("without a word")))
+}
+
+fn not_loaded(error: &onward_store::Error) -> ExecutionError {
+    ExecutionError::named("not_loaded", format!("its component could not be loaded: {error}"))
 }
 
 fn unknown(attempt: &Attempt) -> ExecutionError {

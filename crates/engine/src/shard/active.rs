@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use onward_execution::{Execution, Guest};
-use onward_journal::{ExecutionId, PromiseId, Timestamp};
+use onward_journal::{ExecutionId, PromiseId, Text, Timestamp};
 use onward_store::tables::{Execution as Row, Message};
 
-use super::{Attempt, AttemptId};
+use super::{Attempt, AttemptId, Caller, owner};
 
 pub(super) use crate::standing::AT_ONCE;
 
@@ -15,6 +15,7 @@ pub(super) const UNSTORED: u64 = 0;
 
 pub(super) struct Active {
     pub(super) row: Row,
+    pub(super) owner: Text,
     pub(super) version: u64,
     pub(super) execution: Execution,
     /// Absent when it was put aside: it is replayed when it is needed.
@@ -64,6 +65,7 @@ pub(super) struct Pending {
 impl Active {
     pub(super) fn new(row: Row, version: u64, execution: Execution, now: Timestamp) -> Self {
         Self {
+            owner: owner(&row.tenant_id, &row.project_id, &row.environment_id),
             row,
             version,
             execution,
@@ -76,6 +78,10 @@ impl Active {
             touched: now,
             watched: None,
         }
+    }
+
+    pub(super) fn caller(&self) -> Caller<'_> {
+        Caller { component: self.row.component_digest, owner: &self.owner }
     }
 
     pub(super) const fn id(&self) -> ExecutionId {

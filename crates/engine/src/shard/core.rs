@@ -209,7 +209,9 @@ impl Core {
         let execution = active.id();
         for flight in active.execution.in_flight().filter(|flight| flight.child.is_none()).collect::<Vec<_>>() {
             let id = AttemptId { execution, number: flight.number, attempt: flight.attempt };
-            let Some(attempt) = step::attempt(self, active, id) else { continue };
+            let Some(attempt) = step::attempt(self, active, id, step::resolve(self, active, id.number)) else {
+                continue;
+            };
             if self.performing.contains(&id) || active.has_ended(id) {
                 continue;
             }

@@ -19,6 +19,7 @@ use onward_journal::{
     ComponentDigest, Delivery, Event, ExecutionId, InvokeKind, InvokeResult, Journal, JournalEvent, Name, Payload,
     PromiseId, Text,
 };
+use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Error, Receipt};
 
@@ -37,10 +38,24 @@ pub trait Functions: Send + Sync {
     }
 
     /// What `function` is to an execution that invokes it.
-    fn resolve(&self, caller: &Row, function: &str) -> Resolved;
+    fn resolve(&self, caller: Caller<'_>, function: &str) -> Resolved;
 
     /// Which hosts `function`, as the caller's environment knows it, may send requests to.
-    fn hosts(&self, caller: &Row, function: &str) -> Hosts;
+    fn hosts(&self, caller: Caller<'_>, function: &str) -> Hosts;
+}
+
+/// Who asks what a name stands for.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller<'a> {
+    /// The code of the execution.
+    pub component: ComponentDigest,
+    /// Whose it is, by [`owner`].
+    pub owner: &'a str,
+}
+
+/// Tenant, project and environment in one. None of them has a `|`, so no two owners are the same.
+pub fn owner(tenant: &TenantId, project: &ProjectId, environment: &EnvironmentId) -> Text {
+    format!("{tenant}|{project}|{environment}").into()
 }
 
 /// What a guest begins with.

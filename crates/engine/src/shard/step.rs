@@ -234,11 +234,8 @@ fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Resul
         return Ok(());
     }
     for number in active.execution.startable(now) {
-        let Some((kind, function, input)) = invocation(&active.execution, number) else { continue };
-        let resolved = match kind {
-            InvokeKind::Function => core.functions.resolve(&active.row, &function),
-            InvokeKind::Http => Resolved::Native,
-        };
+        let Some((function, input)) = invocation(&active.execution, number) else { continue };
+        let resolved = resolve(core, active, number);
         match resolved {
             Resolved::Workflow(_) if depth(&active.row) >= DEPTH_MAX => {
                 let message = format!("{DEPTH_MAX} workflows wait for each other already");
@@ -253,7 +250,7 @@ fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Resul
                 let attempt =
                     active.execution.start_attempt(number, None, now).map_err(|violation| broken(&violation))?;
                 let id = AttemptId { execution: active.id(), number, attempt };
-                active.pending.attempts.extend(self::attempt(core, active, id));
+                active.pending.attempts.extend(self::attempt(core, active, id, resolved));
             }
         }
     }
@@ -282,22 +279,24 @@ fn depth(row: &Row) -> u8 {
     row.body.first().copied().unwrap_or(0)
 }
 
-fn invocation(execution: &Execution, number: u32) -> Option<(InvokeKind, Name, Payload)> {
+fn invocation(execution: &Execution, number: u32) -> Option<(Name, Payload)> {
     match execution.invocation(number)? {
-        Event::InvokeScheduled { kind, function_name, input, .. } => {
-            Some((*kind, function_name.clone(), input.clone()))
-        }
+        Event::InvokeScheduled { function_name, input, .. } => Some((function_name.clone(), input.clone())),
         _ => None,
     }
 }
 
-fn owner(row: &Row) -> Text {
-    let Row { tenant_id, project_id, environment_id, .. } = row;
-    format!("{tenant_id}/{project_id}/{environment_id}").into()
+/// What an operation asks for.
+pub(super) fn resolve(core: &Core, active: &Active, number: u32) -> Resolved {
+    match active.execution.invocation(number) {
+        Some(Event::InvokeScheduled { kind: InvokeKind::Http, .. }) => Resolved::Native,
+        Some(Event::InvokeScheduled { function_name, .. }) => core.functions.resolve(active.caller(), function_name),
+        _ => Resolved::Unknown,
+    }
 }
 
 /// The attempt as whoever performs it needs it.
-pub(super) fn attempt(core: &Core, active: &Active, id: AttemptId) -> Option<Attempt> {
+pub(super) fn attempt(core: &Core, active: &Active, id: AttemptId, resolved: Resolved) -> Option<Attempt> {
     let Some(Event::InvokeScheduled { kind, function_name, input, retry_policy, delivery, .. }) =
         active.execution.invocation(id.number)
     else {
@@ -309,14 +308,14 @@ pub(super) fn attempt(core: &Core, active: &Active, id: AttemptId) -> Option<Att
     };
     Some(Attempt {
         id,
-        hosts: core.functions.hosts(&active.row, sender),
+        hosts: core.functions.hosts(active.caller(), sender),
         kind: *kind,
-        resolved: core.functions.resolve(&active.row, function_name),
+        resolved,
         function: function_name.clone(),
         input: input.clone(),
         timeout_ms: retry_policy.as_ref().and_then(|policy| policy.timeout_ms),
         delivery: *delivery,
-        owner: owner(&active.row),
+        owner: active.owner.clone(),
     })
 }
 

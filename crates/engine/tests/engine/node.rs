@@ -130,6 +130,10 @@ async fn a_key_starts_one_execution_even_after_a_new_deployment() {
     let later = start().await.unwrap();
     assert_eq!((first.existed, again.existed, later.existed), (false, true, true));
     assert!(first.execution == again.execution && first.execution == later.execution);
+    let spaced = world.client.start("chain", json(" 1 "), Some("order-42")).await.unwrap();
+    assert_eq!((spaced.execution, spaced.existed), (first.execution, true));
+    let other = world.client.start("chain", json("2"), Some("order-42")).await;
+    assert_eq!(other, Err(Refused::KeyTaken(first.execution)));
     assert_eq!(world.client.start("nothing", json("1"), None).await, Err(Refused::NoFunction("nothing".to_owned())));
 }
 
