@@ -134,6 +134,31 @@ fn results_of_a_set_come_in_the_order_in_which_they_end() {
     assert_eq!(env.crash_everywhere(as_they_come, ()), Ok(vec![1, 0]));
 }
 
+#[task]
+fn refuse(_: u64) -> Result<u64> {
+    Err(Error::new("refused", "no").permanent())
+}
+
+#[workflow]
+fn all_or_none(with_refusal: bool) -> Result<Vec<u64>> {
+    let mut set = join_set()?;
+    set.submit(double, 1)?;
+    set.submit(double, 2)?;
+    if with_refusal {
+        set.submit(refuse, 3)?;
+    }
+    set.join_all()
+}
+
+#[test]
+fn a_set_that_is_joined_has_all_results_or_the_first_failure() {
+    let mut env = TestEnv::new();
+    assert_eq!(env.crash_everywhere(all_or_none, false), Ok(vec![2, 4]));
+    env.takes(double, Duration::from_secs(9));
+    assert!(env.crash_everywhere(all_or_none, true).is_err_and(|error| error.is("refused")));
+    assert_eq!(env.elapsed(), Duration::ZERO, "nobody waits for the others");
+}
+
 #[workflow]
 fn gives_up() -> Result<bool> {
     let mut set = join_set()?;

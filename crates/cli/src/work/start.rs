@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Its input as JSON; - for standard input
     #[arg(default_value = "null", hide_default_value = true)]
     input: String,
-    /// Starting again with the same key returns the same execution
+    /// Starting again with the same key and input returns the same execution
     #[arg(long)]
     key: Option<String>,
     /// Wait for the result

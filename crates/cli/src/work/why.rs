@@ -67,9 +67,13 @@ fn lines(explained: &Explanation) -> Vec<(&'static str, String)> {
     };
     several(&mut lines, label, explained.waits.waits_for.iter().map(|waiting| waits(waiting, now)));
     several(&mut lines, "besides", explained.waits.besides.iter().map(|waiting| waits(waiting, now)));
-    let messages = explained.on_its_way.iter().map(|it| format!("{}, sent {}", it.what, moment(it.sent_at)));
+    let messages =
+        explained.on_its_way.iter().map(|it| format!("{}, sent {}", paint::plain(&it.what), moment(it.sent_at)));
     several(&mut lines, "on its way", messages);
-    let alerts = explained.alerts.iter().map(|it| format!("{}: {}, {}", it.code, it.message, moment(it.raised_at)));
+    let alerts = explained
+        .alerts
+        .iter()
+        .map(|it| format!("{}: {}, {}", it.code, paint::plain(&it.message), moment(it.raised_at)));
     several(&mut lines, "alerts", alerts.map(|line| paint::error(line).to_string()));
     several(&mut lines, "next", explained.next.iter().cloned());
     lines
@@ -100,9 +104,9 @@ fn moment(at: Timestamp, now: Timestamp) -> String {
 
 fn ended(end: &End) -> String {
     match end {
-        End::Result(result) => format!("the result {result}"),
-        End::Error(error) => format!("the error {error}"),
-        End::Cancelled(reason) => format!("its cancellation: {reason}"),
+        End::Result(result) => format!("the result {}", paint::plain(&result.to_string())),
+        End::Error(error) => format!("the error {}", paint::plain(&error.to_string())),
+        End::Cancelled(reason) => format!("its cancellation: {}", paint::plain(reason)),
         End::ContinuedAs(next) => {
             format!(
                 "a new execution in its place: {} ({})",
@@ -115,8 +119,10 @@ fn ended(end: &End) -> String {
 
 fn owner(owner: &Owner, now: Timestamp) -> String {
     match owner {
-        Owner::Process { name, until } => format!("{name}, until {} or longer", moment(until.0, now)),
-        Owner::Gone { name, since } => format!("nobody: the lease of {name} ran out at {}", moment(since.0, now)),
+        Owner::Process { name, until } => format!("{}, until {} or longer", paint::plain(name), moment(until.0, now)),
+        Owner::Gone { name, since } => {
+            format!("nobody: the lease of {} ran out at {}", paint::plain(name), moment(since.0, now))
+        }
         Owner::Nobody => "nobody".to_owned(),
     }
 }
@@ -132,6 +138,7 @@ fn waits(waiting: &Waiting, now: Timestamp) -> String {
     let since = format!("since {}", moment(waiting.since.0, now));
     match (&waiting.what, waiting.due()) {
         (What::Retry { error, .. }, Some(at)) => {
+            let error = paint::plain(&error.to_string());
             format!("{name}{place}, due {}; the last attempt failed with {error}", moment(at, now))
         }
         (What::Timer { .. }, Some(at)) => format!("{name}{place} until {}, {since}", moment(at, now)),

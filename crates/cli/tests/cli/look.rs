@@ -84,6 +84,20 @@ fn a_request_to_cancel_can_be_read_by_programs() {
 }
 
 #[test]
+fn why_shows_the_words_of_others_without_obeying_them() {
+    let place = Place::sqlite();
+    let id = start(&place, "blocking_signal", "{\"order\":7}");
+    assert_eq!(code(&place.run(&["cancel", &id, "--reason", "\x1b]0;owned\x07no"])), 0);
+    let waiting = place.run(&["why", &id]);
+    place.run(&["start", "echo", "1", "--wait"]);
+    until(&place, &id, "ExecutionCancelled");
+    for output in [waiting, place.run(&["why", &id])] {
+        let said = text(&output.stdout);
+        assert!(said.contains("owned") && !said.contains('\x1b') && !said.contains('\x07'), "{said}");
+    }
+}
+
+#[test]
 fn watch_shows_every_event_until_the_end() {
     for place in [Place::sqlite(), Place::postgres()] {
         let id = start(&place, "blocking_signal", r#"{"order":7}"#);

@@ -216,3 +216,27 @@ fn only_a_deployment_makes_a_store() {
     }
     assert!(!absent.exists());
 }
+
+/// A file that may not grow any further stands for a disk that is full.
+#[test]
+fn a_worker_whose_store_fails_ends_and_says_so() {
+    let place = Place::sqlite();
+    for _ in 0..20 {
+        place.run(&["start", "chain", "{\"steps\": 50}"]);
+    }
+    let store = place.folder.path().join("store.db");
+    let blocks = store.metadata().unwrap().len() / 512 + 1;
+    let limited = place.command(&["worker"]);
+    let mut worker = Command::new("sh");
+    worker.args(["-c", "trap '' XFSZ; ulimit -f \"$1\"; exec \"$2\" worker", "sh", &blocks.to_string()]);
+    worker.arg(limited.get_program()).current_dir(place.folder.path());
+    worker.envs(limited.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = worker.output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("error: "), "{said}");
+    // Nothing that was acknowledged is lost, and with room everything goes on.
+    let doctor = place.run(&["doctor"]);
+    assert_eq!(doctor.status.code(), Some(0), "{}", text(&doctor.stdout));
+    assert_eq!(place.result("chain", "{\"steps\": 1}")["result"], Value::from(1));
+}

@@ -1,23 +1,15 @@
 //! The order workflow of the demonstration: randomness, a task that is retried, two messages at once, a timer, a signal.
 
-use onward::JsonSchema;
 use onward::prelude::*;
+use onward::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
 /// What the customer wants.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(crate = "onward::schemars")]
 pub struct Order {
     pub customer: String,
     pub item: String,
     pub quantity: u32,
-}
-
-/// What the customer is told.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Message {
-    pub to: String,
-    pub text: String,
 }
 
 /// What a person answers with the signal `approval`.
@@ -45,14 +37,10 @@ pub fn order(order: Order) -> Result<Receipt> {
     let retry = Retry::attempts(5).first_wait(Duration::from_millis(200));
     let reservation = call(reserve_stock, &order).retry(retry).run()?;
 
-    let message = Message { to: order.customer, text: format!("order {number} is under way") };
     let mut messages = join_set()?;
-    messages.submit(send_email, &message)?;
-    messages.submit(send_sms, &message)?;
-    let mut notified = Vec::new();
-    while let Some(done) = messages.next()? {
-        notified.push(done.result?);
-    }
+    messages.submit(send_email, &order)?;
+    messages.submit(send_sms, &order)?;
+    let notified = messages.join_all()?;
 
     sleep(Duration::from_secs(1))?;
     let approval: Approval = await_signal("approval")?;
@@ -73,15 +61,15 @@ pub fn reserve_stock(order: Order) -> Result<String> {
 
 /// Tells the customer by email.
 #[task]
-pub fn send_email(message: Message) -> Result<String> {
-    info!("email to {}: {}", message.to, message.text);
+pub fn send_email(order: Order) -> Result<String> {
+    info!("email to {}: your {} is under way", order.customer, order.item);
     Ok("email".to_owned())
 }
 
 /// Tells the customer by SMS.
 #[task]
-pub fn send_sms(message: Message) -> Result<String> {
-    info!("SMS to {}: {}", message.to, message.text);
+pub fn send_sms(order: Order) -> Result<String> {
+    info!("SMS to {}: your {} is under way", order.customer, order.item);
     Ok("sms".to_owned())
 }
 
