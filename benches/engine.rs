@@ -31,7 +31,7 @@ const STEPS: usize = 10;
 fn main() -> Result<()> {
     let options = Options::from_args()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let folder = tempfile::tempdir_in(".")?;
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     if options.wants(1) || options.wants(2) {
         chains(options, &runtime, folder.path())?;
     }

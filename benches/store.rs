@@ -24,7 +24,7 @@ const MILLION: usize = 1_000_000;
 fn main() -> Result<()> {
     let options = Options::from_args()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let folder = tempfile::tempdir_in(".")?;
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     sqlite(options, &runtime, folder.path())?;
     postgres(options, &runtime)?;
     projection(options, &runtime)
