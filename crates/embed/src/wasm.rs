@@ -108,8 +108,8 @@ impl Code for Wasm {
         self.runtime.workflows_free()
     }
 
-    async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> InvokeResult {
-        let component = self.runtime.loaded(component).ok_or_else(not_loaded)?;
+    async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> Option<InvokeResult> {
+        let component = self.runtime.loaded(component)?;
         let mut limits = TaskLimits::default();
         if let Some(ms) = attempt.timeout_ms {
             limits.timeout = Duration::from_millis(ms);
@@ -117,7 +117,7 @@ impl Code for Wasm {
         let services = Arc::clone(&self.services) as Arc<dyn Services>;
         let owner = attempt.owner.clone();
         let call = TaskCall { owner, context: context(attempt), limits, http: self.egress(attempt), services };
-        component.task(&attempt.function, &attempt.input, call).await
+        Some(component.task(&attempt.function, &attempt.input, call).await)
     }
 
     async fn http(&self, attempt: &Attempt) -> InvokeResult {
@@ -132,10 +132,6 @@ impl Code for Wasm {
         let answer = Answer { status: response.status, headers: by_name(response.headers), body };
         Payload::of(&answer).map_err(|error| ExecutionError::named("http_body", error.to_string()))
     }
-}
-
-fn not_loaded() -> ExecutionError {
-    ExecutionError::named("not_loaded", "the component is not in memory")
 }
 
 /// The key is the same for every attempt.

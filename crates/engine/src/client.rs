@@ -8,7 +8,9 @@ use onward_journal::{
 };
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{Component, Execution, Function, Message};
-use onward_store::{Change, Commit, Conflict, Error, Field as _, JournalAppend, Key, Records as _, Scan, Shard, Store};
+use onward_store::{
+    Change, Commit, Conflict, Error, Field as _, JournalAppend, Key, Record as _, Records as _, Scan, Shard, Store,
+};
 
 use crate::node::{Nearby, Node, Note};
 use crate::shard::{cancel, signal};
@@ -219,29 +221,34 @@ impl Client {
         };
         let existing = match &conflict {
             // The same key on the same code.
-            Conflict::JournalLength { .. } | Conflict::RowExists { .. } => Some(id),
-            // The same key on code that was deployed before.
-            Conflict::NotUnique { key, .. } => key.0.first().and_then(ExecutionId::from_value),
+            Conflict::JournalLength { execution, .. } => Some(*execution).filter(|it| *it == id),
+            // The same, or the same key on code that was deployed before.
+            Conflict::RowExists { table, key } | Conflict::NotUnique { table, key, .. } => {
+                key.0.first().filter(|_| *table == Execution::TABLE.name).and_then(ExecutionId::from_value)
+            }
             _ => None,
         };
-        let Some(execution) = existing else { return Err(Error::from(conflict).into()) };
-        if self.has_begun_with(execution, &input).await? {
-            Ok(Started { execution, existed: true })
-        } else {
-            Err(Refused::KeyTaken(execution))
+        let begun_with = match existing {
+            Some(execution) => self.input_of(execution).await?.map(|first| (execution, first)),
+            None => None,
+        };
+        match begun_with {
+            Some((execution, first)) if is_same(first.as_str(), input.as_str()) => {
+                Ok(Started { execution, existed: key.is_some() })
+            }
+            Some((execution, _)) => Err(Refused::KeyTaken(execution)),
+            None => Err(Error::from(conflict).into()),
         }
     }
 
-    /// Whether an execution was started with this input, however that was written.
-    async fn has_begun_with(&self, execution: ExecutionId, input: &Payload) -> Result<bool, Error> {
-        let value = |payload: &Payload| serde_json::from_str::<serde_json::Value>(payload.as_str()).ok();
-        for chunk in self.store.journal(execution, 0, 1).await? {
-            let events = codec::decode(execution, &chunk.records).map_err(Error::corrupt)?;
-            if let Some(Event::ExecutionStarted { input: first, .. }) = events.first().map(|first| &first.event) {
-                return Ok(first == input || value(first) == value(input));
-            }
-        }
-        Ok(false)
+    /// What an execution was started with.
+    async fn input_of(&self, execution: ExecutionId) -> Result<Option<Payload>, Error> {
+        let Some(chunk) = self.store.journal(execution, 0, 1).await?.into_iter().next() else { return Ok(None) };
+        let events = codec::decode(execution, &chunk.records).map_err(Error::corrupt)?;
+        Ok(events.into_iter().next().and_then(|first| match first.event {
+            Event::ExecutionStarted { input, .. } => Some(input),
+            _ => None,
+        }))
     }
 
     fn fits(&self, payload: &Payload) -> Result<(), Refused> {
@@ -383,6 +390,24 @@ impl Client {
     }
 }
 
+/// Whether two JSON texts are the same but for white space between their parts.
+fn is_same(one: &str, other: &str) -> bool {
+    tight(one).eq(tight(other))
+}
+
+/// A JSON text without the white space between its parts.
+fn tight(text: &str) -> impl Iterator<Item = u8> {
+    let (mut in_string, mut is_escaped) = (false, false);
+    text.bytes().filter(move |byte| {
+        let is_part = in_string || !byte.is_ascii_whitespace();
+        if *byte == b'"' && !is_escaped {
+            in_string = !in_string;
+        }
+        is_escaped = in_string && *byte == b'\\' && !is_escaped;
+        is_part
+    })
+}
+
 /// Whether a row says that its execution is over.
 pub fn is_over(row: &Execution) -> bool {
     matches!(&*row.state, "Completed" | "Failed" | "Cancelled")
@@ -425,5 +450,21 @@ pub(crate) fn entropy(bytes: &mut [u8]) {
     if let Err(error) = getrandom::fill(bytes) {
         tracing::error!(%error, "the operating system has no entropy");
         std::process::abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same;
+
+    #[test]
+    fn white_space_counts_inside_of_strings_only() {
+        assert!(is_same(r#"{"a": [1, "x y"]}"#, "{ \"a\":[1,\"x y\"] }\n"));
+        assert!(is_same(r#""\\" "#, r#""\\""#));
+        for (one, other) in
+            [(r#""x y""#, r#""xy""#), (r#""\" ""#, r#""\"""#), ("[1,2]", "[2,1]"), ("1", "1.0"), ("[1]", "[1")]
+        {
+            assert!(!is_same(one, other), "{one} {other}");
+        }
     }
 }

@@ -147,6 +147,9 @@ CREATE TRIGGER journals_are_deleted_when_empty BEFORE DELETE ON journals
 WHEN EXISTS (SELECT 1 FROM journal_places WHERE journal_no = OLD.journal_no) BEGIN
     SELECT RAISE(ABORT, 'a journal is deleted after its events');
 END;
+CREATE TRIGGER journal_takes_its_entry_along AFTER DELETE ON journal BEGIN
+    DELETE FROM journal_index WHERE journal_no = OLD.journal_no AND first_sequence = OLD.first_sequence AND place = OLD.place;
+END;
 CREATE TRIGGER journal_index_is_never_updated BEFORE UPDATE ON journal_index BEGIN
     SELECT RAISE(ABORT, 'what is written stays where it is');
 END;

@@ -45,16 +45,41 @@ fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+/// The parts of journals, each where its index says that it is.
+macro_rules! parts {
+    () => {
+        "journal_places AS part JOIN journal ON journal.place = part.place AND journal.journal_no = part.journal_no \
+         AND journal.first_sequence = part.first_sequence"
+    };
+}
+
+/// The last part of a journal. What it is ordered by has to be a column: else SQLite reads and sorts all parts.
+const JOURNAL_END: &str = concat!(
+    "SELECT part.first_sequence, part.journal_no, events FROM ",
+    parts!(),
+    " WHERE part.journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
+     ORDER BY part.first_sequence DESC LIMIT 1"
+);
+
+/// The parts of a journal from the one that holds an event.
+const JOURNAL: &str = concat!(
+    "SELECT part.first_sequence, events, records FROM ",
+    parts!(),
+    " WHERE part.journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
+     AND part.first_sequence + events > ?2 AND part.first_sequence >= coalesce( \
+     (SELECT first_sequence FROM journal_places WHERE first_sequence <= ?2 \
+      AND journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
+      ORDER BY first_sequence DESC LIMIT 1), 0) \
+     ORDER BY part.first_sequence LIMIT ?3"
+);
+
 /// Where a journal ends; nothing if there is none.
 pub(crate) fn journal_end(db: &Connection, execution: ExecutionId) -> Result<Option<JournalEnd>, Error> {
-    let sql = "SELECT part.journal_no, part.first_sequence + events FROM journal_places AS part JOIN journal USING (place) \
-               WHERE part.journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
-               ORDER BY part.first_sequence DESC LIMIT 1";
     let end = |row: &Row<'_>| {
-        let length: i64 = row.get(1)?;
-        Ok(JournalEnd { number: row.get(0)?, length: length.cast_unsigned() })
+        let (first, events): (i64, i64) = (row.get(0)?, row.get(2)?);
+        Ok(JournalEnd { number: row.get(1)?, length: (first + events).cast_unsigned() })
     };
-    let mut statement = db.prepare_cached(sql).map_err(error::from)?;
+    let mut statement = db.prepare_cached(JOURNAL_END).map_err(error::from)?;
     statement.query_row([execution.as_bytes().as_slice()], end).optional().map_err(error::from)
 }
 
@@ -64,19 +89,12 @@ pub(crate) fn journal(
     from: u64,
     limit: usize,
 ) -> Result<Vec<JournalChunk>, Error> {
-    let sql = "SELECT part.first_sequence, events, records FROM journal_places AS part JOIN journal USING (place) \
-               WHERE part.journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
-               AND part.first_sequence + events > ?2 AND part.first_sequence >= coalesce( \
-               (SELECT first_sequence FROM journal_places WHERE first_sequence <= ?2 \
-                AND journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
-                ORDER BY first_sequence DESC LIMIT 1), 0) \
-               ORDER BY part.first_sequence LIMIT ?3";
     let from = i64::try_from(from).unwrap_or(i64::MAX);
     let chunk = |row: &Row<'_>| {
         let first: i64 = row.get(0)?;
         Ok(JournalChunk { first: first.cast_unsigned(), count: row.get(1)?, records: row.get::<_, Vec<u8>>(2)?.into() })
     };
-    all(db, sql, params![execution.as_bytes().as_slice(), from, count(limit)], chunk)
+    all(db, JOURNAL, params![execution.as_bytes().as_slice(), from, count(limit)], chunk)
 }
 
 /// All rows of a statement, read by `read`.
@@ -245,4 +263,30 @@ pub(crate) fn known(db: &Connection, run: &RunId, key: &IdempotencyKey) -> Resul
 pub(crate) fn has_event(db: &Connection, id: &EventId) -> Result<bool, Error> {
     let mut statement = db.prepare_cached("SELECT 1 FROM event_ids WHERE event_id = ?1").map_err(error::from)?;
     statement.exists([id.as_bytes().as_slice()]).map_err(error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_journal::Timestamp;
+    use rusqlite::Connection;
+
+    use super::{JOURNAL, JOURNAL_END};
+    use crate::migrate;
+
+    /// However long a journal is, and however many there are.
+    #[test]
+    fn parts_of_journals_are_found_one_by_one() {
+        let mut db = Connection::open_in_memory().unwrap();
+        migrate::to_newest(&mut db, Timestamp::EPOCH).unwrap();
+        for sql in [JOURNAL_END, JOURNAL] {
+            let mut explained = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let mut rows = explained.raw_query();
+            let mut plan = String::new();
+            while let Some(row) = rows.next().unwrap() {
+                plan += &format!("{}\n", row.get::<_, String>(3).unwrap());
+            }
+            assert!(plan.contains("MERGE (UNION ALL)\nLEFT\nSEARCH journal_index USING PRIMARY KEY"), "{plan}");
+            assert!(!plan.contains("SCAN"), "{plan}");
+        }
+    }
 }

@@ -69,14 +69,19 @@ impl Recent {
         if let Some(known) = self.ends.get(&execution) {
             return Ok(Some(*known));
         }
-        let end = match self.former.get(&execution) {
-            Some(known) => Some(*known),
+        let end = match self.known_end(execution) {
+            Some(known) => Some(known),
             None => read::journal_end(db, execution)?,
         };
         if let Some(end) = end {
             self.note_end(execution, end);
         }
         Ok(end)
+    }
+
+    /// The same, as far as it is known.
+    pub(crate) fn known_end(&self, execution: ExecutionId) -> Option<JournalEnd> {
+        self.ends.get(&execution).or_else(|| self.former.get(&execution)).copied()
     }
 
     pub(crate) fn note_end(&mut self, execution: ExecutionId, end: JournalEnd) {

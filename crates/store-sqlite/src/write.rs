@@ -14,9 +14,8 @@ use crate::{checksum, sql};
 
 pub(crate) fn plan(db: &Connection, recent: &mut Recent, plan: &Plan<'_>) -> Result<()> {
     for append in &plan.journals {
-        // The length was asked for before, so the end is known of a journal that has one.
-        let end = recent.journal_end(db, append.execution).map_err(|error| ToSqlConversionFailure(Box::new(error)))?;
-        recent.note_end(append.execution, journal(db, append, end)?);
+        let known = recent.known_end(append.execution).map(|end| end.number);
+        recent.note_end(append.execution, journal(db, append, known)?);
     }
     plan.rows.iter().try_for_each(|write| row(db, write))?;
     if plan.rows.iter().any(|write| write.table().name == ShardLease::TABLE.name) {
@@ -30,13 +29,16 @@ pub(crate) fn plan(db: &Connection, recent: &mut Recent, plan: &Plan<'_>) -> Res
 const INDEXED_TOGETHER: i64 = 64;
 
 /// A journal gets its number with its first events. Returns where it ends now.
-fn journal(db: &Connection, append: &JournalAppend, end: Option<JournalEnd>) -> Result<JournalEnd> {
-    let number = match end {
-        Some(end) => end.number,
-        None => {
-            let id = append.execution.as_bytes().as_slice();
+fn journal(db: &Connection, append: &JournalAppend, known: Option<i64>) -> Result<JournalEnd> {
+    let id = append.execution.as_bytes().as_slice();
+    let number = match known {
+        Some(number) => number,
+        None if append.expected == 0 => {
             db.prepare_cached("INSERT INTO journals (execution_id) VALUES (?1)")?.insert([id])?
         }
+        None => db
+            .prepare_cached("SELECT journal_no FROM journals WHERE execution_id = ?1")?
+            .query_row([id], |row| row.get(0))?,
     };
     let sql = "INSERT INTO journal (journal_no, first_sequence, events, records) VALUES (?1, ?2, ?3, ?4)";
     let values = params![number, append.expected.cast_signed(), append.count, &*append.records];
@@ -200,7 +202,6 @@ pub(crate) fn purge(db: &Connection, purge: &Purge) -> Result<bool> {
                 "DELETE FROM executions WHERE execution_id = ?1",
                 "DELETE FROM journal WHERE place IN (SELECT place FROM journal_places \
                  WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1))",
-                "DELETE FROM journal_index WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1)",
                 "DELETE FROM journals WHERE execution_id = ?1",
                 "DELETE FROM timers WHERE execution_id = ?1",
                 "DELETE FROM inbox WHERE execution_id = ?1",

@@ -291,7 +291,9 @@ impl Writing {
             (Task::Commit(commit), Pass::Isolated) => self.set_apart(|writing| writing.commit(commit, Care::Look)),
             (Task::Checkpoint, _) => Ok(Ok(Done::default())),
             (Task::Purge(purge), _) => {
-                self.recent.forget();
+                if matches!(purge, Purge::Execution(_)) {
+                    self.recent.forget();
+                }
                 let removed = write::purge(&self.connection, purge).map_err(Objection::Write)?;
                 Ok(Ok(Done { removed, ..Done::default() }))
             }

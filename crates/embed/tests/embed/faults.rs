@@ -236,8 +236,9 @@ impl Code for Performing {
         self.inner.room()
     }
 
-    async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> InvokeResult {
-        self.faults.perform(attempt, self.inner.task(component, attempt)).await
+    async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> Option<InvokeResult> {
+        let work = async { self.inner.task(component, attempt).await.expect("the component is in memory") };
+        Some(self.faults.perform(attempt, work).await)
     }
 
     async fn http(&self, attempt: &Attempt) -> InvokeResult {

@@ -43,8 +43,8 @@ pub trait Code: Send + Sync {
         usize::MAX
     }
 
-    /// Performs a task of a component that was loaded.
-    async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> InvokeResult;
+    /// Performs a task of a component. Nothing if the component is not in memory.
+    async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> Option<InvokeResult>;
 
     /// Sends an HTTP request.
     async fn http(&self, attempt: &Attempt) -> InvokeResult;

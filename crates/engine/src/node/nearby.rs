@@ -81,12 +81,11 @@ impl Nearby {
     /// Has the owner of its shard start an execution. Nothing if that one is elsewhere, or cannot now.
     pub(crate) async fn begin(&self, row: &Execution, execution: &InMemory) -> Option<Result<(), Error>> {
         let (told, outcome) = oneshot::channel();
+        let mut remembered = Remembered { nearby: self, execution: row.execution_id, is_begun: false };
         self.remember(row.execution_id);
         self.tell(row.shard, Note::Begin(Box::new(row.clone()), Box::new(execution.clone()), told));
         let begun = outcome.await.ok().flatten();
-        if !matches!(begun, Some(Ok(()))) {
-            self.forget(row.execution_id);
-        }
+        remembered.is_begun = matches!(begun, Some(Ok(())));
         begun
     }
 
@@ -102,6 +101,21 @@ impl Nearby {
         let mut begun = lock(&self.begun);
         if let Some(place) = begun.iter().rposition(|it| *it == execution) {
             begun.remove(place);
+        }
+    }
+}
+
+/// A start that is forgotten unless it has come about: whoever wanted it may have gone.
+struct Remembered<'a> {
+    nearby: &'a Nearby,
+    execution: ExecutionId,
+    is_begun: bool,
+}
+
+impl Drop for Remembered<'_> {
+    fn drop(&mut self) {
+        if !self.is_begun {
+            self.nearby.forget(self.execution);
         }
     }
 }

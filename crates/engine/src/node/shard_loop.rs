@@ -21,8 +21,8 @@ use crate::Alarm;
 use crate::client::{self, read_journal};
 use crate::shard::{Action, Attempt, AttemptId, Core, Input, Resolved};
 
-/// How long to wait before an execution is read again.
-const LATER: Duration = Duration::from_millis(100);
+/// How long to wait before something is read again.
+pub(super) const LATER: Duration = Duration::from_millis(100);
 
 /// What is dealt with at a time before others have their turn.
 const AT_ONCE: usize = 16;

@@ -2,15 +2,18 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use onward_journal::{ErrorKind, ExecutionError, InvokeKind, InvokeResult};
+use onward_journal::{ComponentDigest, ErrorKind, ExecutionError, InvokeKind, InvokeResult};
+use onward_store::Error;
 
 use super::Node;
+use super::shard_loop::LATER;
 use crate::shard::{Attempt, Resolved};
 
 /// A task written in Rust.
@@ -59,16 +62,30 @@ async fn work(node: &Node, attempt: &Attempt) -> InvokeResult {
     let library = &node.library;
     match (attempt.kind, attempt.resolved) {
         (InvokeKind::Http, _) => library.code.http(attempt).await,
-        (InvokeKind::Function, Resolved::Task(component)) => {
-            // It may have left memory for others.
-            library.ensure(&*node.store, component).await.map_err(|error| not_loaded(&error))?;
-            library.code.task(component, attempt).await
-        }
+        (InvokeKind::Function, Resolved::Task(component)) => task(node, component, attempt).await,
         (InvokeKind::Function, Resolved::Native) => match library.native(&attempt.function) {
             Some(task) => native(&*task, attempt).await,
             None => Err(unknown(attempt)),
         },
         (InvokeKind::Function, Resolved::Workflow(_) | Resolved::Unknown) => Err(unknown(attempt)),
+    }
+}
+
+/// The code may have left memory for others. That it cannot be read now is not the task's fault, and costs no attempt.
+async fn task(node: &Node, component: ComponentDigest, attempt: &Attempt) -> InvokeResult {
+    loop {
+        if let Some(result) = node.library.code.task(component, attempt).await {
+            return result;
+        }
+        match node.library.ensure(&*node.store, component).await {
+            Ok(true) => {}
+            Ok(false) => return Err(not_loaded("it is not in the store")),
+            Err(error @ Error::Corrupt(_)) => return Err(not_loaded(error)),
+            Err(error) => {
+                tracing::warn!(%component, %error, "a component could not be read; it will be tried again");
+                tokio::time::sleep(LATER).await;
+            }
+        }
     }
 }
 
@@ -89,8 +106,8 @@ fn panicked(panic: &(dyn Any + Send)) -> ExecutionError {
     ExecutionError::named("panic", format!("the task panicked: {}", words.as_deref().unwrap_or("without a word")))
 }
 
-fn not_loaded(error: &onward_store::Error) -> ExecutionError {
-    ExecutionError::named("not_loaded", format!("its component could not be loaded: {error}"))
+fn not_loaded(reason: impl Display) -> ExecutionError {
+    ExecutionError::named("not_loaded", format!("its component cannot be loaded: {reason}"))
 }
 
 fn unknown(attempt: &Attempt) -> ExecutionError {

@@ -517,7 +517,9 @@ impl Core {
     fn durable(&mut self, mut active: Box<Active>, now: Timestamp, actions: &mut Vec<Action>) {
         active.ticket = None;
         active.version += u64::from(active.pending.changes_row);
-        let pending = std::mem::take(&mut active.pending);
+        let mut pending = std::mem::take(&mut active.pending);
+        // What was given up in the step that wanted it need not begin.
+        pending.attempts.retain(|it| !active.execution.is_over() && !pending.abandoned.contains(&it.id));
         for id in pending.abandoned {
             self.performing.remove(&id);
             actions.push(Action::Abandon(id));

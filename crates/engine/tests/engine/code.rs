@@ -66,8 +66,8 @@ impl Code for Scripts {
         Ok(Box::new((self.script)(&entry.execution.function, entry.input.clone())))
     }
 
-    async fn task(&self, _: ComponentDigest, _: &Attempt) -> InvokeResult {
-        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks"))
+    async fn task(&self, _: ComponentDigest, _: &Attempt) -> Option<InvokeResult> {
+        Some(Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks")))
     }
 
     async fn http(&self, _: &Attempt) -> InvokeResult {

@@ -131,8 +131,8 @@ impl Code for Crowded {
         self.room.load(Ordering::SeqCst)
     }
 
-    async fn task(&self, _: ComponentDigest, _: &Attempt) -> InvokeResult {
-        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks"))
+    async fn task(&self, _: ComponentDigest, _: &Attempt) -> Option<InvokeResult> {
+        Some(Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks")))
     }
 
     async fn http(&self, _: &Attempt) -> InvokeResult {

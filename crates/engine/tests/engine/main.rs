@@ -7,6 +7,7 @@ mod doctor;
 mod edges;
 mod explain;
 mod foreign;
+mod given_up;
 mod loops;
 mod node;
 mod place;
