@@ -13,7 +13,7 @@ use onward_store::{
 };
 
 use crate::node::{Nearby, Node, Note};
-use crate::shard::{cancel, signal};
+use crate::shard::{cancel, owner, signal};
 
 /// Slices that executions are spread over. Every process that uses a store has to agree.
 pub const SHARDS: u32 = 8;
@@ -259,7 +259,7 @@ impl Client {
     /// Keys are unique within a scope and a function; ids are everywhere.
     fn unique_key(&self, function: &str, key: &str) -> String {
         let Scope { tenant, project, environment } = &self.scope;
-        format!("{tenant}|{project}|{environment}|{function}|{key}")
+        format!("{}|{function}|{key}", owner(tenant, project, environment))
     }
 
     async fn insert(

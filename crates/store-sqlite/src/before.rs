@@ -2,8 +2,7 @@
 
 use onward_journal::ExecutionId;
 use onward_runs::{EventId, IdempotencyKey, RunId};
-use onward_store::tables::ShardLease;
-use onward_store::{Before, Epoch, Error, Field as _, Key, Known, Record as _, RunHead, Shard, Stored, Table, Value};
+use onward_store::{Before, Epoch, Error, Key, Known, RunHead, Shard, Stored, Table, Value};
 use rusqlite::Connection;
 
 use crate::read;
@@ -16,9 +15,7 @@ pub(crate) struct Asked<'a> {
 
 impl Before for Asked<'_> {
     fn epoch(&mut self, shard: Shard) -> Result<Epoch, Error> {
-        self.recent.epoch(shard, || {
-            ShardLease::epoch_of(read::row(self.db, ShardLease::TABLE, &Key(vec![shard.to_value()]))?.as_ref())
-        })
+        self.recent.epoch(self.db, shard)
     }
 
     fn journal_length(&mut self, execution: ExecutionId) -> Result<u64, Error> {

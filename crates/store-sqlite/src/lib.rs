@@ -10,6 +10,7 @@ mod error;
 mod inspect;
 mod migrate;
 mod open;
+mod pace;
 mod read;
 mod readers;
 mod recent;
@@ -64,23 +65,18 @@ impl Sqlite {
         let mut connection = open::writable(path)?;
         migrate::to_newest(&mut connection, options.clock.now())?;
         let writer = Writer::start(connection, Arc::clone(&options.clock))?;
-        Ok(Self {
-            writer: Some(writer),
-            readers: Readers::new(path, Arc::clone(&options.clock)),
-            policy: options.policy,
-            clock: options.clock,
-        })
+        Ok(Self::with(Some(writer), path, options))
     }
 
     /// Opens a file that is there, to read from it only. Nothing in it is changed, and no writer is waited for.
     pub fn open_existing(path: &Path, options: Options) -> Result<Self, Error> {
         migrate::expect_newest(&open::readable(path)?)?;
-        Ok(Self {
-            writer: None,
-            readers: Readers::new(path, Arc::clone(&options.clock)),
-            policy: options.policy,
-            clock: options.clock,
-        })
+        Ok(Self::with(None, path, options))
+    }
+
+    fn with(writer: Option<Writer>, path: &Path, options: Options) -> Self {
+        let Options { policy, clock } = options;
+        Self { writer, readers: Readers::new(path, Arc::clone(&clock)), policy, clock }
     }
 
     fn writer(&self) -> Result<&Writer, Error> {

@@ -1,30 +1,27 @@
 //! Connections for reading: one a concurrent read, kept for the next.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use onward_store::{Clock, Error};
 use rusqlite::Connection;
 
 use crate::open;
-
-/// Where a row takes longer than this, in microseconds, it is not read on the caller's time.
-const QUICK_US: i64 = 1_000;
+use crate::pace::Pace;
 
 pub(crate) struct Readers(Arc<Pool>);
 
 struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    /// How long reading a row takes these days, in microseconds.
-    pace_us: AtomicI64,
+    /// Of reading a row.
+    pace: Pace,
     clock: Arc<dyn Clock>,
 }
 
 impl Readers {
     pub(crate) fn new(path: &Path, clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Pool { path: path.to_owned(), idle: Mutex::default(), pace_us: AtomicI64::new(0), clock }))
+        Self(Arc::new(Pool { path: path.to_owned(), idle: Mutex::default(), pace: Pace::default(), clock }))
     }
 
     /// Runs `read` where it may block. Each call sees everything that was committed before it.
@@ -47,8 +44,9 @@ impl Readers {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let is_quick = self.0.pace_us.load(Ordering::Relaxed) <= QUICK_US;
-        if is_quick && let Some(connection) = self.0.idle() {
+        if self.0.pace.is_quick()
+            && let Some(connection) = self.0.idle()
+        {
             let answer = self.0.timed(|| read(&connection));
             self.0.give_back(connection);
             return answer;
@@ -73,11 +71,9 @@ impl Pool {
 
     /// Keeps the pace up to date.
     fn timed<T>(&self, read: impl FnOnce() -> T) -> T {
-        let begun = self.clock.now().as_micros();
+        let begun = self.clock.now();
         let answer = read();
-        let took = (self.clock.now().as_micros() - begun).clamp(0, 100 * QUICK_US);
-        let pace = self.pace_us.load(Ordering::Relaxed);
-        self.pace_us.store((pace * 7 + took) / 8, Ordering::Relaxed);
+        self.pace.note(begun, self.clock.now());
         answer
     }
 }

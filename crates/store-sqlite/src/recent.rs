@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use onward_journal::ExecutionId;
-use onward_store::{Epoch, Error, Shard};
+use onward_store::tables::ShardLease;
+use onward_store::{Epoch, Error, Field as _, Key, Record as _, Shard};
 use rusqlite::Connection;
 
 use crate::{error, read};
@@ -54,12 +55,12 @@ impl Recent {
         self.epochs.clear();
     }
 
-    /// The epoch of a shard, looked up by `look` if need be.
-    pub(crate) fn epoch(&mut self, shard: Shard, look: impl FnOnce() -> Result<Epoch, Error>) -> Result<Epoch, Error> {
+    /// The epoch of a shard.
+    pub(crate) fn epoch(&mut self, db: &Connection, shard: Shard) -> Result<Epoch, Error> {
         if let Some(known) = self.epochs.get(&shard) {
             return Ok(*known);
         }
-        let found = look()?;
+        let found = ShardLease::epoch_of(read::row(db, ShardLease::TABLE, &Key(vec![shard.to_value()]))?.as_ref())?;
         self.epochs.insert(shard, found);
         Ok(found)
     }
@@ -69,8 +70,8 @@ impl Recent {
         if let Some(known) = self.ends.get(&execution) {
             return Ok(Some(*known));
         }
-        let end = match self.known_end(execution) {
-            Some(known) => Some(known),
+        let end = match self.former.get(&execution) {
+            Some(known) => Some(*known),
             None => read::journal_end(db, execution)?,
         };
         if let Some(end) = end {

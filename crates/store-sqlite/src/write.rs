@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use onward_runs::{EventId, RunId, RunSeq};
 use onward_store::tables::ShardLease;
 use onward_store::{JournalAppend, Plan, Planned, Purge, Reader, Record as _, RunHead, Write};
-use rusqlite::Error::ToSqlConversionFailure;
 use rusqlite::{Connection, OptionalExtension as _, Result, ToSql, params, params_from_iter};
 
 use crate::recent::{JournalEnd, Recent};
@@ -147,7 +146,7 @@ const SEQ_BITS: u32 = 32;
 
 /// The log would be out of order if a sequence were to reach into the number of the run.
 fn place(run_no: i64, seq: RunSeq) -> Result<i64> {
-    let seq = u32::try_from(seq.get()).map_err(|cause| ToSqlConversionFailure(Box::new(cause)))?;
+    let seq = u32::try_from(seq.get()).map_err(|cause| rusqlite::Error::ToSqlConversionFailure(Box::new(cause)))?;
     Ok(run_no << SEQ_BITS | i64::from(seq))
 }
 

@@ -14,6 +14,7 @@ use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::before::Asked;
+use crate::pace::Pace;
 use crate::recent::Recent;
 use crate::{error, open, write};
 
@@ -32,10 +33,7 @@ const CHECKPOINT_PAGES: i32 = 4_096;
 /// again, so moving them late moves fewer.
 const CHECKPOINT_PAGES_BUSY: i32 = 16_384;
 
-/// A commit that takes longer than this, in microseconds, is not made on the caller's time.
-const QUICK_US: i64 = 1_000;
-
-/// Nor is one that changes more than this.
+/// A commit that changes more than this is not made on the caller's time.
 const SMALL: usize = 32;
 
 /// The calling side.
@@ -81,7 +79,7 @@ impl Writer {
             clock,
             log_pages,
             poisoned: None,
-            pace_us: 0,
+            pace: Pace::default(),
             together: 1,
         };
         let writing = Arc::new(Mutex::new(writing));
@@ -146,8 +144,8 @@ struct Writing {
     clock: Arc<dyn Clock>,
     log_pages: Arc<AtomicI32>,
     poisoned: Option<Error>,
-    /// How long commits take these days, in microseconds.
-    pace_us: i64,
+    /// Of transactions.
+    pace: Pace,
     /// How many jobs the thread found together last time. Where there are several, waiting for each other pays.
     together: usize,
 }
@@ -206,7 +204,7 @@ impl Writing {
         if let Some(error) = &self.poisoned {
             return Some(Err(error.clone()));
         }
-        if !is_small(&job.task) || self.pace_us > QUICK_US || self.together > 1 {
+        if !is_small(&job.task) || !self.pace.is_quick() || self.together > 1 {
             return None;
         }
         self.connection.busy_timeout(Duration::ZERO).ok()?;
@@ -237,12 +235,11 @@ impl Writing {
         outcome.map_err(|objection| self.poison(objection.into_error()))
     }
 
-    /// Keeps the pace of commits up to date.
+    /// Keeps the pace up to date.
     fn timed<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        let begun = self.clock.now().as_micros();
+        let begun = self.clock.now();
         let done = work(self);
-        let took = (self.clock.now().as_micros() - begun).clamp(0, 100 * QUICK_US);
-        self.pace_us = (self.pace_us * 7 + took) / 8;
+        self.pace.note(begun, self.clock.now());
         done
     }
 

@@ -227,7 +227,7 @@ fn a_cache_is_shared_with_processes_that_come_and_go() {
 async fn until_blocked(engine: &Engine, id: ExecutionId) {
     let blocked = async {
         while engine.client().execution(id).await.unwrap().is_none_or(|row| &*row.state != "Blocked") {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(HANGS, blocked).await.unwrap();

@@ -80,11 +80,8 @@ impl Library {
         let mut new: BTreeSet<ComponentDigest> =
             names.values().flat_map(BTreeMap::values).map(|named| named.component).collect();
         // Those that are known may have left memory for others, and are loaded when they are needed.
-        self.read(|known| new.retain(|digest| !known.components.contains_key(digest)));
+        self.read(|known| new.retain(|digest| !known.components.contains_key(digest) && !self.is_broken(*digest)));
         for digest in new {
-            if self.is_broken(digest) {
-                continue;
-            }
             match self.ensure(store, digest).await {
                 Ok(_) => {}
                 // Only those who use it are concerned; the others go on.

@@ -25,7 +25,7 @@ use crate::shard::{Action, Attempt, AttemptId, Core, Input, Resolved};
 pub(super) const LATER: Duration = Duration::from_millis(100);
 
 /// What is dealt with at a time before others have their turn.
-const AT_ONCE: usize = 16;
+const BURST: usize = 16;
 
 /// Messages that are read at a time.
 const INBOX_PAGE: usize = 200;
@@ -184,7 +184,7 @@ impl<'a> Owner<'a> {
     /// Goes on with whatever has happened already, without looking at the clock each time: what takes no time at all takes
     /// less than that.
     async fn hurry(&mut self) -> Result<(), Error> {
-        for _ in 0..AT_ONCE {
+        for _ in 0..BURST {
             if let Some(Some(input)) = self.waiting.next().now_or_never() {
                 self.tell(input?);
             } else if let Ok(input) = self.ends.try_recv() {

@@ -5,7 +5,6 @@
 mod guests;
 mod http;
 mod load;
-mod measure;
 mod sdk;
 mod task;
 mod wasi;
