@@ -48,33 +48,42 @@ fn main() -> Result<()> {
 }
 
 /// An engine on a new SQLite store, with the guests.
-async fn engine(path: &Path) -> Result<Engine> {
+async fn engine(path: &Path, hosts: &[String]) -> Result<Engine> {
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(path, onward_store_sqlite::Options::default())?);
     let engine = Engine::on(store).open().await?;
-    engine.deploy(GUESTS, &[]).await?;
+    engine.deploy(GUESTS, hosts).await?;
     Ok(engine)
 }
 
 fn chains(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
     let mut report = Report::new("chains of 10 WASM tasks on SQLite, WAL, synchronous FULL", "step", options);
     let yardstick = Yardstick::open(&folder.join("yardstick.db"))?;
-    let engine = Arc::new(runtime.block_on(engine(&folder.join("chains.db")))?);
+    let contained = Arc::new(runtime.block_on(engine(&folder.join("contained.db"), &[]))?);
+    let reaching = Arc::new(runtime.block_on(engine(&folder.join("reaching.db"), &["example.org".to_owned()]))?);
     // Until the write-ahead log has its size: one that still grows takes longer to sync, and a store has that behind it soon.
-    runtime.block_on(run(&engine, 64, 1_280))?;
+    runtime.block_on(run(&contained, 64, 1_280))?;
+    runtime.block_on(run(&reaching, 64, 1_280))?;
     (0..2_000).try_for_each(|_| yardstick.commit_row())?;
-    let parts = [(1, "one chain at a time", 1, 30, 0.6), (2, "64 chains at a time", 64, 1_280, 5.0)];
-    for (_, name, width, chains, least) in parts.into_iter().filter(|(number, ..)| options.wants(*number)) {
+    let parts = [
+        (1, "one chain at a time", &contained, 1, 30, Some(0.6)),
+        (1, "the same, of tasks that may send requests", &reaching, 1, 30, None),
+        (2, "64 chains at a time", &contained, 64, 1_280, Some(5.0)),
+        (2, "the same, of tasks that may send requests", &reaching, 64, 1_280, None),
+    ];
+    for (_, name, engine, width, chains, least) in parts.into_iter().filter(|(number, ..)| options.wants(*number)) {
         let steps = chains * STEPS;
         let commits = steps.min(500);
         let raw = || {
             let time = timed(|| Ok((0..commits).try_for_each(|_| yardstick.commit_row())?))?;
             Ok(time.mul_f64(steps as f64 / commits as f64))
         };
-        let work = || timed(|| runtime.block_on(run(&engine, width, chains)));
+        let work = || timed(|| runtime.block_on(run(engine, width, chains)));
         report.beside(steps, ("plain one-row commits (yardstick)", raw), (name, work), least)?;
     }
-    let engine = Arc::into_inner(engine).context("the engine is still in use")?;
-    runtime.block_on(engine.stop())?;
+    for engine in [contained, reaching] {
+        let engine = Arc::into_inner(engine).context("the engine is still in use")?;
+        runtime.block_on(engine.stop())?;
+    }
     report.finish()
 }
 
@@ -132,7 +141,7 @@ fn long_chain(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> 
     const STEPS: usize = 5_000;
     const PART: usize = 500;
     let mut report = Report::new("one chain of 5,000 WASM tasks on SQLite", "step", options);
-    let engine = runtime.block_on(engine(&folder.join("long.db")))?;
+    let engine = runtime.block_on(engine(&folder.join("long.db"), &[]))?;
     let mut ratios = Vec::new();
     for _ in 0..options.runs {
         let events = runtime.block_on(async {
@@ -157,7 +166,7 @@ fn parked(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
     let count = if options.is_quick() { 20_000 } else { 100_000 };
     let mut report = Report::new(&format!("{count} executions that wait for a signal, on SQLite"), "start", options);
     let path = folder.join("parked.db");
-    let engine = runtime.block_on(engine(&path))?;
+    let engine = runtime.block_on(engine(&path, &[]))?;
     // What an engine takes by itself, and for those that do not wait yet, does not count.
     runtime.block_on(park(&engine, BEFORE))?;
     let memory = resident()?;

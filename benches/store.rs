@@ -91,7 +91,7 @@ impl Bench<'_> {
         };
         let raw = || timed(|| Ok(raw()?));
         let (yardstick, name) = ("plain one-row commits (yardstick)", "one event an append, one after the other");
-        report.beside(SINGLE, (yardstick, raw), (name, append), 0.6)
+        report.beside(SINGLE, (yardstick, raw), (name, append), Some(0.6))
     }
 
     fn together(&self, report: &mut Report, store: &Arc<dyn Store>) {

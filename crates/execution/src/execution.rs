@@ -194,6 +194,11 @@ impl Execution {
         self.taken as u64
     }
 
+    /// How many were not.
+    pub fn untaken(&self) -> usize {
+        self.journal.events().len() - self.taken
+    }
+
     /// Takes the operations that the guest no longer wants since the last call.
     pub fn take_unwanted(&mut self) -> Vec<u32> {
         let is_open = |number: &u32| self.index.outcome(*number).is_none();

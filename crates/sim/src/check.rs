@@ -48,6 +48,9 @@ impl Sim {
         if let Some(stuck) = self.stuck.first() {
             return Err(format!("an execution was given up: {stuck}"));
         }
+        if let Some(hasty) = self.hasty.first() {
+            return Err(format!("an attempt was not recorded: {hasty}"));
+        }
         for row in self.executions() {
             if row.wake_at != Timestamp::MAX {
                 return Err(format!("{} is over and would be woken", row.execution_id));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onward_engine::shard::{Action, Attempt, AttemptId, Core, Input, Options};
 use onward_execution::Limits;
-use onward_journal::{ExecutionId, JournalEvent, Timestamp, codec};
+use onward_journal::{Event, ExecutionId, JournalEvent, Timestamp, codec};
 use onward_store::conformance::Draw;
 use onward_store::lease::{self, Lease};
 use onward_store::memory::Memory;
@@ -66,6 +66,8 @@ pub struct Sim {
     attempts: u64,
     trace: u64,
     pub(crate) stuck: Vec<String>,
+    /// Attempts that began too early.
+    pub(crate) hasty: Vec<String>,
 }
 
 struct Node {
@@ -120,6 +122,7 @@ impl Sim {
             attempts: 0,
             trace: 0,
             stuck: Vec::new(),
+            hasty: Vec::new(),
         }
     }
 
@@ -263,7 +266,8 @@ impl Sim {
     ) -> Result<(), Error> {
         let (row, execution) = client::beginning(WORKFLOWS[workflow].0, input, &key, time)?;
         self.tell(node, Input::Begin { row: Box::new(row), execution: Box::new(execution) });
-        let later = time.plus_ms(self.draw.below(LEASE_MS * 4));
+        let patience = if self.draw.percent(50) { 100 } else { LEASE_MS * 4 };
+        let later = time.plus_ms(self.draw.below(patience));
         self.plans.push((later, Plan::StartAgain(workflow, input, key)));
         Ok(())
     }
@@ -294,7 +298,10 @@ impl Sim {
         let delay = match op {
             Op::Renew => 1_000,
             Op::Scan | Op::Inbox => self.draw.below(200),
+            // Some take so long that whoever may runs far ahead.
+            Op::Commit(..) if self.draw.percent(20) => self.draw.below(1_000),
             Op::Commit(..) | Op::Load(_) => self.draw.below(20),
+            Op::Perform(_) if self.draw.percent(50) => self.draw.below(10),
             Op::Perform(_) => self.draw.below(300),
         };
         self.under_way.push((self.clock.now().plus_ms(delay), node, op));
@@ -312,7 +319,7 @@ impl Sim {
             Op::Perform(attempt) => {
                 self.count(&attempt);
                 let result = perform(&attempt.function, &attempt.input, attempt.id.attempt);
-                self.tell(id, Input::Ended { attempt: attempt.id, result });
+                self.tell(id, Input::Ended { attempt: attempt.id, performance: attempt.performance, result });
             }
             Op::Load(execution) => {
                 let input = if self.happens(self.faults.read_fails) {
@@ -419,13 +426,26 @@ impl Sim {
             self.note(&action);
             match action {
                 Action::Commit { ticket, commit } => self.begin(id, Op::Commit(ticket, commit)),
-                Action::Perform(attempt) => self.begin(id, Op::Perform(attempt)),
+                Action::Perform(attempt) => {
+                    self.expect_recorded(&attempt);
+                    self.begin(id, Op::Perform(attempt));
+                }
                 Action::Load(execution) | Action::LoadLater(execution) => self.begin(id, Op::Load(execution)),
                 Action::Abandon(attempt) => self.abandon(id, attempt),
                 Action::Lost => self.bury(id),
                 Action::Begun { .. } | Action::Over { .. } | Action::ReadInbox | Action::Log { .. } => {}
                 Action::Stuck { execution, reason } => self.stuck.push(format!("{execution}: {reason}")),
             }
+        }
+    }
+
+    /// What others can tell was done is recorded before.
+    fn expect_recorded(&mut self, attempt: &Attempt) {
+        let its = (attempt.id.promise(), attempt.id.attempt);
+        let events = self.events(attempt.id.execution).unwrap_or_default();
+        let is_start = |recorded: &JournalEvent| matches!(&recorded.event, Event::InvokeStarted { promise_id, attempt, .. } if (promise_id, *attempt) == (&its.0, its.1));
+        if !attempt.reaches_nobody() && !events.iter().any(is_start) {
+            self.hasty.push(format!("{} began before its start was durable", its.0));
         }
     }
 

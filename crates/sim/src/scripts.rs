@@ -23,8 +23,9 @@ fn value(payload: &Payload) -> u64 {
 pub(crate) type Expected = fn(u64) -> Option<u64>;
 
 /// The workflows.
-pub(crate) const WORKFLOWS: [(&str, Expected); 10] = [
+pub(crate) const WORKFLOWS: [(&str, Expected); 11] = [
     ("chain", |n| Some(n)),
+    ("dice", |n| Some(n)),
     ("fan", |n| Some(n * (n + 1) / 2)),
     ("flaky", |_| Some(3)),
     ("sleeper", |n| Some(n)),
@@ -60,6 +61,7 @@ impl Functions for Scripts {
         let n = value(input);
         let script = match &*execution.function {
             "chain" => Script::new(move |host| chain(host, n)),
+            "dice" => Script::new(move |host| dice(host, n)),
             "fan" => Script::new(move |host| fan(host, n)),
             "flaky" => Script::new(move |host| async move { host.invoke("third_time", number(n)).await }),
             "sleeper" => Script::new(move |host| sleeper(host, n)),
@@ -84,10 +86,13 @@ impl Functions for Scripts {
         }
     }
 
-    fn hosts(&self, _: Caller<'_>, _: &str) -> Hosts {
-        Hosts::from([])
+    fn hosts(&self, _: Caller<'_>, function: &str) -> Hosts {
+        if REACH_OUT.contains(&function) { Hosts::from(["example.org".into()]) } else { Hosts::from([]) }
     }
 }
+
+/// Tasks that others can tell were performed.
+const REACH_OUT: [&str; 2] = ["third_time", "undo"];
 
 /// What a task does.
 pub(crate) fn perform(function: &str, input: &Payload, attempt: u32) -> InvokeResult {
@@ -104,6 +109,18 @@ async fn chain(host: Host, n: u64) -> InvokeResult {
         last = value(&host.invoke("echo", number(step)).await?);
     }
     Ok(number(last))
+}
+
+/// Whoever is told what was thrown another time finds out.
+async fn dice(host: Host, n: u64) -> InvokeResult {
+    for _ in 0..n {
+        let thrown = host.random(8).await?.iter().fold(0, |sum, byte| sum * 251 + u64::from(*byte));
+        let told = host.invoke("echo", number(thrown)).await?;
+        if value(&told) != thrown {
+            return Err(ExecutionError::named("wrong", format!("threw {thrown} and was told {}", told.as_str())));
+        }
+    }
+    Ok(number(n))
 }
 
 async fn fan(host: Host, n: u64) -> InvokeResult {

@@ -379,11 +379,11 @@ fn gather(first: Job, jobs: &mut mpsc::Receiver<Job>) -> Vec<Job> {
     group
 }
 
-/// Whether it is a commit that takes about as long as any.
+/// Whether it is a commit that takes about as long as any, and that its author waits for.
 fn is_small(task: &Task) -> bool {
     let Task::Commit(commit) = task else { return false };
     let commit = commit.commit();
-    commit.events.len() + commit.changes.len() + commit.journals.len() <= SMALL
+    !commit.is_unhurried && commit.events.len() + commit.changes.len() + commit.journals.len() <= SMALL
 }
 
 fn events_of(job: &Job) -> usize {

@@ -23,6 +23,8 @@ pub struct Commit {
     pub moves: Vec<Move>,
     /// Run events to append, in this order.
     pub events: Vec<RunEventWrite>,
+    /// Whether its author has other things to do meanwhile: it is not made on the author's time, even where that is quicker.
+    pub is_unhurried: bool,
 }
 
 impl Commit {

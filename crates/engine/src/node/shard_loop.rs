@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use onward_journal::{ExecutionId, InvokeKind, Timestamp};
 use onward_store::lease::{self, Lease};
 use onward_store::tables::{Execution, Message};
-use onward_store::{Error, Field as _, Key, Kind, Records as _, Scan, Shard, Value};
+use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Scan, Shard, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -91,9 +91,10 @@ struct Owner<'a> {
     waiting: FuturesUnordered<BoxFuture<'static, Result<Input, Error>>>,
     /// Executions that are being read: what was read before the last commit is of no use.
     loading: BTreeSet<ExecutionId>,
-    tasks: BTreeMap<AttemptId, AbortHandle>,
-    /// What the core has to hear of before anything else.
-    at_hand: VecDeque<Input>,
+    /// Which performance of an attempt, and how to stop it.
+    tasks: BTreeMap<AttemptId, (u64, AbortHandle)>,
+    /// What was over as soon as it had begun.
+    at_hand: VecDeque<Result<Input, Error>>,
     ended: mpsc::UnboundedSender<Input>,
     ends: mpsc::UnboundedReceiver<Input>,
     notes: mpsc::UnboundedReceiver<Note>,
@@ -112,7 +113,7 @@ struct Owner<'a> {
 impl Drop for Owner<'_> {
     /// However it ends, nobody goes on with what another is about to take over.
     fn drop(&mut self) {
-        self.tasks.values().for_each(AbortHandle::abort);
+        self.tasks.values().for_each(|(_, task)| task.abort());
         self.node.in_memory.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
@@ -172,6 +173,7 @@ impl<'a> Owner<'a> {
                 }
                 Some(input) = self.waiting.next() => self.tell(input?),
                 Some(input) = self.ends.recv() => self.tell(input),
+                () = std::future::ready(()), if !self.at_hand.is_empty() => {}
                 _ = renew.tick() => self.renew().await?,
                 () = tokio::time::sleep_until(due) => self.tell(Input::Time),
                 Some(note) = self.notes.recv() => self.note(note),
@@ -186,6 +188,8 @@ impl<'a> Owner<'a> {
     async fn hurry(&mut self) -> Result<(), Error> {
         for _ in 0..BURST {
             if let Some(Some(input)) = self.waiting.next().now_or_never() {
+                self.tell(input?);
+            } else if let Some(input) = self.at_hand.pop_front() {
                 self.tell(input?);
             } else if let Ok(input) = self.ends.try_recv() {
                 self.tell(input);
@@ -310,20 +314,15 @@ impl<'a> Owner<'a> {
         }));
     }
 
-    /// Hands something to the core, and what follows at once.
-    fn tell(&mut self, input: Input) {
-        self.hand(input);
-        while let Some(input) = self.at_hand.pop_front() {
-            self.hand(input);
-        }
-    }
-
     /// Hands something to the core, and performs what it wants done.
-    fn hand(&mut self, input: Input) {
+    fn tell(&mut self, input: Input) {
         match &input {
             Input::Loaded { row, .. } => self.loading.remove(&row.execution_id),
             Input::Absent(id) | Input::NotLoaded { execution: id, .. } => self.loading.remove(id),
-            Input::Ended { attempt, .. } => self.tasks.remove(attempt).is_some(),
+            Input::Ended { attempt, performance, .. } => {
+                let is_its = self.tasks.get(attempt).is_some_and(|(its, _)| its == performance);
+                is_its && self.tasks.remove(attempt).is_some()
+            }
             _ => false,
         };
         let actions = self.core.handle(input, self.time.now());
@@ -331,26 +330,13 @@ impl<'a> Owner<'a> {
         let is_alone = actions.iter().filter(|action| matches!(action, Action::Perform(_))).count() == 1;
         for action in actions {
             match action {
-                Action::Commit { ticket, commit } => {
-                    let store = Arc::clone(&self.node.store);
-                    self.waiting.push(Box::pin(async move {
-                        match store.commit(*commit).await {
-                            Err(error) if error.kind() == Kind::Fatal => Err(error),
-                            result => {
-                                if let Err(error) = &result {
-                                    tracing::warn!(%error, "a step could not be stored; it is taken again");
-                                }
-                                Ok(Input::Committed { ticket, result })
-                            }
-                        }
-                    }));
-                }
+                Action::Commit { ticket, commit } => self.commit(ticket, *commit),
                 Action::Load(execution) => self.load(execution, Duration::ZERO),
                 Action::LoadLater(execution) => self.load(execution, LATER),
                 Action::ReadInbox => self.read_inbox = true,
                 Action::Perform(attempt) => self.perform(*attempt, is_alone),
                 Action::Abandon(id) => {
-                    if let Some(task) = self.tasks.remove(&id) {
+                    if let Some((_, task)) = self.tasks.remove(&id) {
                         task.abort();
                     }
                 }
@@ -364,6 +350,26 @@ impl<'a> Owner<'a> {
                 Action::Stuck { execution, reason } => self.raise(execution, &reason),
                 Action::Lost => self.is_lost = true,
             }
+        }
+    }
+
+    /// Begins at once: the core may have tasks performed meanwhile.
+    fn commit(&mut self, ticket: u64, commit: Commit) {
+        let store = Arc::clone(&self.node.store);
+        let mut committing: BoxFuture<'static, Result<Input, Error>> = Box::pin(async move {
+            match store.commit(commit).await {
+                Err(error) if error.kind() == Kind::Fatal => Err(error),
+                result => {
+                    if let Err(error) = &result {
+                        tracing::warn!(%error, "a step could not be stored; it is taken again");
+                    }
+                    Ok(Input::Committed { ticket, result })
+                }
+            }
+        });
+        match (&mut committing).now_or_never() {
+            Some(committed) => self.at_hand.push_back(committed),
+            None => self.waiting.push(committing),
         }
     }
 
@@ -391,20 +397,20 @@ impl<'a> Owner<'a> {
     /// control back soon in any case, and goes on elsewhere then. Where there are several, each is for whoever has time.
     fn perform(&mut self, attempt: Attempt, is_alone: bool) {
         let (node, ended) = (Arc::clone(self.node), self.ended.clone());
-        let id = attempt.id;
+        let (id, performance) = (attempt.id, attempt.performance);
         let is_code = matches!((attempt.kind, attempt.resolved), (InvokeKind::Function, Resolved::Task(_)));
         let mut work = Box::pin(async move { tasks::perform(&node, &attempt).await });
         if is_alone
             && is_code
             && let Some(result) = (&mut work).now_or_never()
         {
-            return self.at_hand.push_back(Input::Ended { attempt: id, result });
+            return self.at_hand.push_back(Ok(Input::Ended { attempt: id, performance, result }));
         }
         let task = tokio::spawn(async move {
             let result = work.await;
-            drop(ended.send(Input::Ended { attempt: id, result }));
+            drop(ended.send(Input::Ended { attempt: id, performance, result }));
         });
-        self.tasks.insert(id, task.abort_handle());
+        self.tasks.insert(id, (performance, task.abort_handle()));
     }
 }
 

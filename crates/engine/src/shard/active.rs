@@ -1,6 +1,6 @@
 //! An execution in memory, and how it stands in the store.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use onward_execution::{Execution, Guest};
 use onward_journal::{ExecutionId, PromiseId, Text, Timestamp};
@@ -9,6 +9,9 @@ use onward_store::tables::{Execution as Row, Message};
 use super::{Attempt, AttemptId, Caller, owner};
 
 pub(super) use crate::standing::AT_ONCE;
+
+/// Events that an execution may be ahead of the store.
+const AHEAD_EVENTS_MAX: usize = 1_024;
 
 /// The version of a row that is not stored yet.
 pub(super) const UNSTORED: u64 = 0;
@@ -29,7 +32,11 @@ pub(super) struct Active {
     /// What happened and is not recorded yet.
     pub(super) news: VecDeque<News>,
     /// What the commit under way carries, and what follows it.
+    pub(super) committing: Pending,
+    /// What the next one will.
     pub(super) pending: Pending,
+    /// Why it cannot go on, found while it ran ahead.
+    pub(super) is_stuck: Option<String>,
     /// When it was last touched, for whoever puts guests aside.
     pub(super) touched: Timestamp,
     /// The deadline that its shard watches.
@@ -43,11 +50,26 @@ pub(super) enum News {
     Message(Box<Message>, u64),
 }
 
+/// What is left of an execution whose memory is thrown away.
+#[derive(Default)]
+pub(super) struct Remains {
+    /// How attempts ended that the store knows of: nobody else knows that.
+    pub(super) ended: VecDeque<News>,
+    /// Messages that are in the inbox still.
+    pub(super) messages: Vec<i64>,
+    /// Attempts that may be recorded and were not begun.
+    pub(super) untouched: Vec<AttemptId>,
+    /// Attempts that may not be recorded and were begun. What they come to is of no use.
+    pub(super) ahead: BTreeSet<AttemptId>,
+}
+
 /// What a step leads to once it is durable.
 #[derive(Default)]
 pub(super) struct Pending {
     /// Attempts to perform.
     pub(super) attempts: Vec<Attempt>,
+    /// Attempts that are performed before it is durable: they reach nobody.
+    pub(super) ahead: BTreeSet<AttemptId>,
     /// Attempts that nobody waits for any more.
     pub(super) abandoned: Vec<AttemptId>,
     /// Executions that were started.
@@ -74,7 +96,9 @@ impl Active {
             is_paused: false,
             is_queued: false,
             news: VecDeque::new(),
+            committing: Pending::default(),
             pending: Pending::default(),
+            is_stuck: None,
             touched: now,
             watched: None,
         }
@@ -101,6 +125,33 @@ impl Active {
     /// The operation of another execution that this one performs, and as which attempt.
     pub(super) fn parent(&self) -> Option<(PromiseId, u32)> {
         super::parent(self.execution.journal())
+    }
+
+    /// Whether it can go on while a commit is under way. Not if that might need more than what is in memory, nor for long:
+    /// all of it is lost in a crash.
+    pub(super) fn may_run_ahead(&self) -> bool {
+        let is_ready = self.guest.is_some() && self.is_stuck.is_none() && !self.execution.is_over();
+        is_ready && !self.execution.is_full() && self.execution.untaken() < AHEAD_EVENTS_MAX
+    }
+
+    /// What is known besides the store when all that is not durable is thrown away.
+    pub(super) fn into_remains(self) -> Remains {
+        let mut remains = Remains::default();
+        let ahead: BTreeSet<AttemptId> = &self.committing.ahead | &self.pending.ahead;
+        for pending in [self.committing, self.pending] {
+            remains.untouched.extend(pending.attempts.into_iter().map(|attempt| attempt.id));
+            remains.messages.extend(pending.consumed.into_iter().filter_map(|(message, _)| message.message_id.0));
+            remains.ended.extend(pending.ended.into_iter().map(|(id, result)| News::Ended(id, result)));
+        }
+        for news in self.news {
+            match news {
+                News::Ended(..) => remains.ended.push_back(news),
+                News::Message(message, _) => remains.messages.extend(message.message_id.0),
+            }
+        }
+        remains.ended.retain(|news| !matches!(news, News::Ended(id, _) if ahead.contains(id)));
+        remains.ahead = ahead;
+        remains
     }
 
     /// Whether nothing is lost when it leaves memory.

@@ -8,9 +8,9 @@ use onward_journal::{Delivery, ExecutionError, ExecutionId, InvokeResult, Journa
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Conflict, Epoch, Error, Kind, Receipt, Shard};
 
-use super::active::{Active, News, UNSTORED};
+use super::active::{Active, News, Pending, UNSTORED};
 use super::step::Halt;
-use super::{Action, AttemptId, Functions, Input, message, step};
+use super::{Action, Attempt, AttemptId, Functions, Input, message, step};
 
 /// Messages that are remembered. Should one be forgotten too early, the commit that takes it a second time is refused.
 const REMEMBERED: usize = 1 << 16;
@@ -67,8 +67,9 @@ pub struct Core {
     next_ticket: u64,
     /// Messages that are on their way into a journal or, for a while, were: an older look into the inbox may still show them.
     messages: BTreeSet<i64>,
-    /// Attempts that are being performed.
-    performing: BTreeSet<AttemptId>,
+    /// Attempts that are being performed, and which performance of each it is.
+    performing: BTreeMap<AttemptId, u64>,
+    performances: u64,
     /// Attempts that may be recorded and were not begun: their commit ended in a way that does not tell.
     untouched: BTreeSet<AttemptId>,
     /// When executions that wait were last looked through.
@@ -101,7 +102,8 @@ impl Core {
             commits: BTreeMap::new(),
             next_ticket: 0,
             messages: BTreeSet::new(),
-            performing: BTreeSet::new(),
+            performing: BTreeMap::new(),
+            performances: 0,
             untouched: BTreeSet::new(),
             swept: Timestamp::MIN,
             is_lost: false,
@@ -148,7 +150,9 @@ impl Core {
             Input::Absent(execution) => self.absent(execution, &mut actions),
             Input::NotLoaded { execution, error } => self.not_loaded(execution, &error, now, &mut actions),
             Input::Messages(messages) => self.messages(messages, now, &mut actions),
-            Input::Ended { attempt, result } => self.ended(attempt, result, now, &mut actions),
+            Input::Ended { attempt, performance, result } => {
+                self.ended(attempt, performance, result, now, &mut actions);
+            }
             Input::Committed { ticket, result } => self.committed(ticket, &result, now, &mut actions),
             Input::Time => self.time(now, &mut actions),
         }
@@ -183,13 +187,19 @@ impl Core {
         let id = execution.id();
         let mut active = Box::new(Active::new(row, UNSTORED, execution, now));
         let mut said = Vec::new();
-        let stepped = if self.knows(&id) { None } else { step::step(self, &mut active, now, &mut said).ok() };
-        let Some(step::Stepped::Commits(commit)) = stepped else {
+        let Some(commit) = self.first_step(&mut active, now, &mut said) else {
             return actions.push(Action::Begun { execution: id, result: None });
         };
         actions.append(&mut said);
-        active.ticket = Some(self.commit(Whose::Execution(id), commit, actions));
+        self.commit_step(&mut active, commit, actions);
         self.keep(active, now);
+    }
+
+    fn first_step(&mut self, active: &mut Active, now: Timestamp, said: &mut Vec<Action>) -> Option<Commit> {
+        if self.knows(&active.id()) || step::step(self, active, now, said).ok()? == step::Stepped::Paused {
+            return None;
+        }
+        step::compose(self, active, now).ok()?
     }
 
     /// The outcome of the commit that should have stored an execution.
@@ -201,6 +211,8 @@ impl Core {
             self.durable(active, now, actions);
         } else if is_unknown {
             self.start_over(active, actions);
+        } else {
+            self.disown(&active.into_remains().ahead, actions);
         }
     }
 
@@ -212,15 +224,35 @@ impl Core {
             let Some(attempt) = step::attempt(self, active, id, step::resolve(self, active, id.number)) else {
                 continue;
             };
-            if self.performing.contains(&id) || active.has_ended(id) {
+            if self.is_performing(&id) || active.has_ended(id) {
                 continue;
             }
             let is_untouched = self.untouched.remove(&id);
             if attempt.delivery == Delivery::AtMostOnce && !is_untouched {
                 active.news.push_back(News::Ended(id, Err(in_doubt())));
             } else {
-                self.performing.insert(id);
-                actions.push(Action::Perform(Box::new(attempt)));
+                self.perform(attempt, actions);
+            }
+        }
+    }
+
+    pub(super) fn is_performing(&self, attempt: &AttemptId) -> bool {
+        self.performing.contains_key(attempt)
+    }
+
+    fn perform(&mut self, mut attempt: Attempt, actions: &mut Vec<Action>) {
+        self.performances += 1;
+        attempt.performance = self.performances;
+        self.performing.insert(attempt.id, attempt.performance);
+        self.untouched.remove(&attempt.id);
+        actions.push(Action::Perform(Box::new(attempt)));
+    }
+
+    /// What these attempts come to is of no use any more.
+    fn disown<'a>(&mut self, attempts: impl IntoIterator<Item = &'a AttemptId>, actions: &mut Vec<Action>) {
+        for id in attempts {
+            if self.performing.remove(id).is_some() {
+                actions.push(Action::Abandon(*id));
             }
         }
     }
@@ -253,11 +285,19 @@ impl Core {
 
     fn leave_active(&mut self, active: Box<Active>, reason: String, now: Timestamp, actions: &mut Vec<Action>) {
         let execution = active.id();
-        let consumed = active.pending.consumed.into_iter();
-        let consumed = consumed.map(|(message, version)| News::Message(Box::new(message), version));
-        let ended = active.pending.ended.into_iter().map(|(id, result)| News::Ended(id, result));
-        let news = ended.chain(consumed).chain(active.news).collect();
-        self.leave(execution, reason, news, now, actions);
+        let ended = self.throw_away(active, actions);
+        self.leave(execution, reason, ended, now, actions);
+    }
+
+    /// Forgets what is in memory beyond the last durable commit. Returns how attempts ended that the store knows of.
+    fn throw_away(&mut self, active: Box<Active>, actions: &mut Vec<Action>) -> VecDeque<News> {
+        let remains = active.into_remains();
+        for id in remains.messages {
+            self.messages.remove(&id);
+        }
+        self.untouched.extend(remains.untouched);
+        self.disown(&remains.ahead, actions);
+        remains.ended
     }
 
     /// What waits for an execution that takes nothing any more goes to whoever took its place, or out of the way.
@@ -314,10 +354,18 @@ impl Core {
         }
     }
 
-    fn ended(&mut self, attempt: AttemptId, result: InvokeResult, now: Timestamp, actions: &mut Vec<Action>) {
-        if !self.performing.remove(&attempt) {
+    fn ended(
+        &mut self,
+        attempt: AttemptId,
+        performance: u64,
+        result: InvokeResult,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.performing.get(&attempt) != Some(&performance) {
             return;
         }
+        self.performing.remove(&attempt);
         self.tell(attempt.execution, News::Ended(attempt, result), actions);
         self.go_on(attempt.execution, now, actions);
     }
@@ -439,22 +487,13 @@ impl Core {
         self.actives.insert(active.id(), active);
     }
 
-    /// Takes as many steps as it can without waiting for a commit.
+    /// Goes on as far as it can, and commits that unless a commit is under way.
     fn advance(&mut self, mut active: Box<Active>, now: Timestamp, actions: &mut Vec<Action>) {
-        if active.ticket.is_some() {
-            return self.keep(active, now);
-        }
-        match step::step(self, &mut active, now, actions) {
-            Ok(step::Stepped::Paused) => {
-                active.is_paused = true;
-                if !std::mem::replace(&mut active.is_queued, true) {
-                    self.paused.push_back(active.id());
-                }
-                self.keep(active, now);
-            }
-            Ok(step::Stepped::Waits) => self.keep(active, now),
-            Ok(step::Stepped::Commits(commit)) => {
-                active.ticket = Some(self.commit(Whose::Execution(active.id()), commit, actions));
+        match self.go(&mut active, now, actions) {
+            Ok(()) => self.keep(active, now),
+            // What is under way is not known to be durable yet.
+            Err(Halt::Stuck(reason)) if active.ticket.is_some() => {
+                active.is_stuck = Some(reason);
                 self.keep(active, now);
             }
             Err(Halt::NoRoom) => {
@@ -473,6 +512,40 @@ impl Core {
                 self.unwatch(&active);
                 self.leave_active(active, reason, now, actions);
             }
+        }
+    }
+
+    fn go(&mut self, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<(), Halt> {
+        let is_ahead = active.ticket.is_some();
+        if is_ahead && !active.may_run_ahead() {
+            return Ok(());
+        }
+        if !active.execution.is_over() && step::step(self, active, now, actions)? == step::Stepped::Paused {
+            active.is_paused = true;
+            if !std::mem::replace(&mut active.is_queued, true) {
+                self.paused.push_back(active.id());
+            }
+            return Ok(());
+        }
+        if is_ahead {
+            self.perform_ahead(&mut active.pending, actions);
+        } else if let Some(commit) = step::compose(self, active, now)? {
+            self.commit_step(active, commit, actions);
+        }
+        Ok(())
+    }
+
+    fn commit_step(&mut self, active: &mut Active, commit: Commit, actions: &mut Vec<Action>) {
+        active.ticket = Some(self.commit(Whose::Execution(active.id()), commit, actions));
+        active.committing = std::mem::take(&mut active.pending);
+        self.perform_ahead(&mut active.committing, actions);
+    }
+
+    /// Performs what reaches nobody before it is durable.
+    fn perform_ahead(&mut self, pending: &mut Pending, actions: &mut Vec<Action>) {
+        for attempt in pending.attempts.extract_if(.., |attempt| attempt.reaches_nobody()) {
+            pending.ahead.insert(attempt.id);
+            self.perform(attempt, actions);
         }
     }
 
@@ -516,22 +589,19 @@ impl Core {
     /// What a step led to can now be seen.
     fn durable(&mut self, mut active: Box<Active>, now: Timestamp, actions: &mut Vec<Action>) {
         active.ticket = None;
-        active.version += u64::from(active.pending.changes_row);
-        let mut pending = std::mem::take(&mut active.pending);
-        // What was given up in the step that wanted it need not begin.
-        pending.attempts.retain(|it| !active.execution.is_over() && !pending.abandoned.contains(&it.id));
-        for id in pending.abandoned {
-            self.performing.remove(&id);
-            actions.push(Action::Abandon(id));
+        let done = std::mem::take(&mut active.committing);
+        active.version += u64::from(done.changes_row);
+        let ending = active.execution.ending().filter(|_| active.execution.untaken() == 0);
+        self.disown(&done.abandoned, actions);
+        for attempt in done.attempts {
+            self.perform(attempt, actions);
         }
-        for attempt in pending.attempts {
-            self.performing.insert(attempt.id);
-            actions.push(Action::Perform(Box::new(attempt)));
-        }
-        if !pending.sent.is_empty() {
+        if !done.sent.is_empty() {
             actions.push(Action::ReadInbox);
         }
-        if let Some(ending) = active.execution.ending() {
+        if let Some(reason) = active.is_stuck.take() {
+            self.leave_active(active, reason, now, actions);
+        } else if let Some(ending) = ending {
             let execution = active.id();
             self.abandon_all(execution, actions);
             self.deal_with(active.news, &ending, actions);
@@ -543,33 +613,24 @@ impl Core {
         } else {
             self.advance(active, now, actions);
         }
-        for child in pending.children {
+        for child in done.children {
             self.advance(Box::new(child), now, actions);
         }
     }
 
     fn abandon_all(&mut self, execution: ExecutionId, actions: &mut Vec<Action>) {
         let first = AttemptId { execution, number: 0, attempt: 0 };
-        let its: Vec<AttemptId> =
-            self.performing.range(first..).take_while(|id| id.execution == execution).copied().collect();
-        for id in its {
-            self.performing.remove(&id);
-            actions.push(Action::Abandon(id));
-        }
+        let its = self.performing.range(first..).map(|(id, _)| *id).take_while(|id| id.execution == execution);
+        let its: Vec<AttemptId> = its.collect();
+        self.disown(&its, actions);
     }
 
     /// What is in memory may not be what is stored: it is read again.
     fn start_over(&mut self, active: Box<Active>, actions: &mut Vec<Action>) {
         let id = active.id();
         // Messages stay in the inbox and come again; results of attempts exist only here.
-        self.forget(&active.news);
-        for id in active.pending.consumed.iter().filter_map(|(message, _)| message.message_id.0) {
-            self.messages.remove(&id);
-        }
-        self.untouched.extend(active.pending.attempts.iter().map(|attempt| attempt.id));
-        let ended = active.pending.ended.into_iter().map(|(id, result)| News::Ended(id, result));
-        let news = ended.chain(active.news.into_iter().filter(|news| matches!(news, News::Ended(..)))).collect();
-        self.loading.insert(id, news);
+        let ended = self.throw_away(active, actions);
+        self.loading.insert(id, ended);
         actions.push(Action::LoadLater(id));
         actions.push(Action::ReadInbox);
     }

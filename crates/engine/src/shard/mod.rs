@@ -3,9 +3,10 @@
 //! It performs nothing. It is handed what happened and answers with what to do: commits, tasks, loads. Whoever performs
 //! that hands the outcome back. So the same core runs on a real store and in a simulation that crashes it at every step.
 //!
-//! An execution has one commit under way at most; what happens meanwhile waits, and goes into the next. No task starts
-//! before the commit that records it is durable. What is in memory beyond the last durable commit is thrown away when a
-//! commit fails: the store is the truth, memory is a copy.
+//! An execution has one commit under way at most. Meanwhile it runs ahead: what happens is taken in, the guest goes on, and all
+//! of it goes into the next commit. Nothing of that can be seen outside: no task starts before the commit that records it is
+//! durable, except one that reaches nobody; no message is sent, no child starts, no end is told. What is in memory beyond the
+//! last durable commit is thrown away when a commit fails: the store is the truth, memory is a copy.
 
 mod active;
 mod core;
@@ -153,6 +154,8 @@ pub enum Input {
     Ended {
         /// Which.
         attempt: AttemptId,
+        /// Which performance of it.
+        performance: u64,
         /// With what.
         result: InvokeResult,
     },
@@ -244,6 +247,8 @@ impl AttemptId {
 pub struct Attempt {
     /// Which.
     pub id: AttemptId,
+    /// Which performance of it: one that was thrown away may be performed again, with another input.
+    pub performance: u64,
     /// A function, or an HTTP request.
     pub kind: InvokeKind,
     /// What the name stands for; meaningless for a request.
@@ -260,4 +265,12 @@ pub struct Attempt {
     pub hosts: Hosts,
     /// On whose behalf: the tenant, the project and the environment.
     pub owner: Text,
+}
+
+impl Attempt {
+    /// Whether nobody outside can tell that it was performed: code that may send no requests, and may be repeated.
+    pub fn reaches_nobody(&self) -> bool {
+        let is_code = self.kind == InvokeKind::Function && matches!(self.resolved, Resolved::Task(_));
+        is_code && self.hosts.is_empty() && self.delivery == Delivery::AtLeastOnce
+    }
 }

@@ -1,5 +1,5 @@
-//! One step of one execution: take in what happened, run the guest until it waits, start what it wants, and put all that
-//! into one commit.
+//! One step of one execution: take in what happened, run the guest until it waits, start what it wants; and put all that was
+//! done since the last commit into one.
 
 use onward_execution::{Execution, Level, Progress, Start, World};
 use onward_journal::{
@@ -9,18 +9,17 @@ use onward_journal::{
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, JournalAppend};
 
-use super::active::{AT_ONCE, Active, News, UNSTORED};
+use super::active::{AT_ONCE, Active, News, Pending, UNSTORED};
 use super::core::Core;
 use super::{Action, Attempt, AttemptId, Entry, Resolved, Unready, message};
 
 /// What a step came to.
+#[derive(PartialEq, Eq)]
 pub(super) enum Stepped {
-    /// There is nothing to record.
-    Waits,
+    /// It has done what it can for now.
+    Done,
     /// The guest has used up its slice of time.
     Paused,
-    /// This is to be committed.
-    Commits(Commit),
 }
 
 /// Why an execution does not go on now.
@@ -73,7 +72,13 @@ pub(super) fn step(
             break;
         }
     }
-    compose(core, active, now)
+    // What was given up before it was stored need not begin.
+    if active.execution.is_over() {
+        active.pending.attempts.clear();
+    }
+    let Pending { attempts, abandoned, .. } = &mut active.pending;
+    attempts.retain(|attempt| !abandoned.contains(&attempt.id));
+    Ok(Stepped::Done)
 }
 
 /// Runs the guest until it waits, and begins and ends what it wants begun and ended.
@@ -308,6 +313,7 @@ pub(super) fn attempt(core: &Core, active: &Active, id: AttemptId, resolved: Res
     };
     Some(Attempt {
         id,
+        performance: 0,
         hosts: core.functions.hosts(active.caller(), sender),
         kind: *kind,
         resolved,
@@ -349,8 +355,8 @@ fn row_beside(active: &Active, execution_id: ExecutionId, now: Timestamp) -> Row
     Row { execution_id, start_key: None, state, wake_at: AT_ONCE, created_at: now, ..active.row.clone() }
 }
 
-/// Everything since the last commit, in one.
-fn compose(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<Stepped, Halt> {
+/// Everything since the last commit, in one; nothing if there is nothing to record.
+pub(super) fn compose(core: &Core, active: &mut Active, now: Timestamp) -> Result<Option<Commit>, Halt> {
     let mut commit = Commit::new().fence(core.shard, core.epoch);
     if active.execution.is_over() {
         end(core, active, now)?;
@@ -376,8 +382,11 @@ fn compose(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<Stepp
     for (message, version) in &active.pending.consumed {
         commit = message::take(commit, message, *version);
     }
+    let Pending { attempts, ahead, .. } = &active.pending;
+    commit.is_unhurried =
+        attempts.iter().any(Attempt::reaches_nobody) || ahead.iter().rev().any(|id| core.is_performing(id));
     let is_empty = !has_events && !active.pending.changes_row && active.pending.consumed.is_empty();
-    Ok(if is_empty { Stepped::Waits } else { Stepped::Commits(commit) })
+    Ok((!is_empty).then_some(commit))
 }
 
 fn append(execution: &mut Execution) -> Result<Option<JournalAppend>, Halt> {

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
 
+mod ahead;
+mod alone;
 mod code;
 mod doctor;
 mod edges;

@@ -95,6 +95,6 @@ fn reply(waiting: oneshot::Sender<Answer>, answer: Answer) {
 
 /// Whether performing the commit again does nothing if it was performed: idempotency keys see to that.
 fn is_idempotent(commit: &Commit) -> bool {
-    let Commit { fences, journals, changes, moves, events: _ } = commit;
+    let Commit { fences, journals, changes, moves, events: _, is_unhurried: _ } = commit;
     fences.is_empty() && journals.is_empty() && changes.is_empty() && moves.is_empty()
 }

@@ -1,0 +1,92 @@
+//! A core with a single execution, handed its inputs by hand.
+
+use std::sync::Arc;
+
+use onward_engine::shard::{Action, Attempt, Core, Functions, Input, Options};
+use onward_execution::{Execution as InMemory, Limits, Start};
+use onward_journal::{ComponentDigest, ExecutionId, Timestamp, codec};
+use onward_store::tables::Execution;
+use onward_store::{Commit, Epoch, Error, Receipt, Shard};
+
+use crate::code::json;
+
+pub(crate) fn digest() -> ComponentDigest {
+    ComponentDigest::of(b"alone")
+}
+
+pub(crate) struct Alone(Core);
+
+impl Alone {
+    /// Begins the execution. Returns what is to be done, too.
+    pub(crate) fn begin(functions: impl Functions + 'static) -> (Self, Vec<Action>) {
+        let (id, now) = (ExecutionId::from_bytes([7; 32]), Timestamp::EPOCH);
+        let start =
+            Start { component_digest: digest(), input: json("1"), parent: None, key: None, signals: Vec::new() };
+        let execution = Box::new(InMemory::start(id, start, now, Limits::default()).unwrap());
+        let row = Box::new(Execution {
+            execution_id: id,
+            tenant_id: "acme".parse().unwrap(),
+            project_id: "shop".parse().unwrap(),
+            environment_id: "prod".parse().unwrap(),
+            shard: Shard(0),
+            function: "alone".into(),
+            component_digest: digest(),
+            start_key: None,
+            state: "Running".into(),
+            wake_at: now,
+            created_at: now,
+            body: [].into(),
+        });
+        let entropy = Box::new(|bytes: &mut [u8]| bytes.fill(1));
+        let core = Core::new(Shard(0), Epoch(1), Arc::new(functions), entropy, Options::default());
+        let mut alone = Self(core);
+        let actions = alone.tell(Input::Begin { row, execution });
+        (alone, actions)
+    }
+
+    fn tell(&mut self, input: Input) -> Vec<Action> {
+        self.0.handle(input, Timestamp::EPOCH)
+    }
+
+    pub(crate) fn committed(&mut self, ticket: u64) -> Vec<Action> {
+        self.tell(Input::Committed { ticket, result: Ok(Receipt::default()) })
+    }
+
+    pub(crate) fn failed(&mut self, ticket: u64, error: Error) -> Vec<Action> {
+        self.tell(Input::Committed { ticket, result: Err(error) })
+    }
+
+    /// The attempt returns what it was called with.
+    pub(crate) fn ended(&mut self, attempt: &Attempt) -> Vec<Action> {
+        let (id, performance, result) = (attempt.id, attempt.performance, Ok(attempt.input.clone()));
+        self.tell(Input::Ended { attempt: id, performance, result })
+    }
+}
+
+/// The commits among actions.
+pub(crate) fn commits(actions: &[Action]) -> Vec<(u64, &Commit)> {
+    actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Commit { ticket, commit } => Some((*ticket, &**commit)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The attempts to perform among actions.
+pub(crate) fn attempts(actions: &[Action]) -> Vec<Attempt> {
+    actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Perform(attempt) => Some((**attempt).clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The names of the events that a commit appends.
+pub(crate) fn events(commit: &Commit) -> Vec<String> {
+    let events = commit.journals.iter().flat_map(|append| codec::decode(append.execution, &append.records).unwrap());
+    events.map(|recorded| recorded.event.kind().to_string()).collect()
+}
