@@ -6,11 +6,11 @@ use std::sync::Arc;
 use onward_execution::{Ending, Execution, Limits};
 use onward_journal::{Delivery, ExecutionError, ExecutionId, InvokeResult, Journal, JournalEvent, Payload, Timestamp};
 use onward_store::tables::{Execution as Row, Message};
-use onward_store::{Commit, Conflict, Epoch, Error, Kind, Receipt, Shard};
+use onward_store::{Commit, Epoch, Error, Kind, Shard};
 
-use super::active::{Active, News, Pending, UNSTORED};
+use super::active::{Active, News, UNSTORED};
 use super::step::Halt;
-use super::{Action, Attempt, AttemptId, Functions, Input, message, step};
+use super::{Action, AttemptId, Functions, Input, message, step};
 
 /// Messages that are remembered. Should one be forgotten too early, the commit that takes it a second time is refused.
 const REMEMBERED: usize = 1 << 16;
@@ -52,33 +52,33 @@ pub struct Core {
     pub(super) functions: Arc<dyn Functions>,
     pub(super) entropy: Entropy,
     /// Boxed: they are taken out and put back at every step.
-    actives: BTreeMap<ExecutionId, Box<Active>>,
+    pub(super) actives: BTreeMap<ExecutionId, Box<Active>>,
     /// Executions that are being read, and what happened to them meanwhile.
-    loading: BTreeMap<ExecutionId, VecDeque<News>>,
+    pub(super) loading: BTreeMap<ExecutionId, VecDeque<News>>,
     /// Guests that have used up their slice, in turn.
     paused: VecDeque<ExecutionId>,
     /// Executions whose guests there is no room for, in turn.
-    crowded: VecDeque<ExecutionId>,
+    pub(super) crowded: VecDeque<ExecutionId>,
     /// Executions that cannot go on: when to try again, and what is known of their attempts.
     stuck: BTreeMap<ExecutionId, (Timestamp, VecDeque<News>)>,
     /// Executions that have a deadline, by when.
     deadlines: BTreeSet<(Timestamp, ExecutionId)>,
-    commits: BTreeMap<u64, Whose>,
-    next_ticket: u64,
+    pub(super) commits: BTreeMap<u64, Whose>,
+    pub(super) next_ticket: u64,
     /// Messages that are on their way into a journal or, for a while, were: an older look into the inbox may still show them.
-    messages: BTreeSet<i64>,
+    pub(super) messages: BTreeSet<i64>,
     /// Attempts that are being performed, and which performance of each it is.
-    performing: BTreeMap<AttemptId, u64>,
-    performances: u64,
+    pub(super) performing: BTreeMap<AttemptId, u64>,
+    pub(super) performances: u64,
     /// Attempts that may be recorded and were not begun: their commit ended in a way that does not tell.
-    untouched: BTreeSet<AttemptId>,
+    pub(super) untouched: BTreeSet<AttemptId>,
     /// When executions that wait were last looked through.
     swept: Timestamp,
-    is_lost: bool,
+    pub(super) is_lost: bool,
 }
 
 /// What a commit is about.
-enum Whose {
+pub(super) enum Whose {
     Execution(ExecutionId),
     /// Messages to executions that are over or never were.
     Messages(Vec<i64>),
@@ -202,20 +202,6 @@ impl Core {
         step::compose(self, active, now).ok()?
     }
 
-    /// The outcome of the commit that should have stored an execution.
-    fn begun(&mut self, active: Box<Active>, result: Result<(), Error>, now: Timestamp, actions: &mut Vec<Action>) {
-        let is_unknown = matches!(&result, Err(error) if error.kind() == Kind::Unknown);
-        let is_stored = result.is_ok();
-        actions.push(Action::Begun { execution: active.id(), result: Some(result) });
-        if is_stored {
-            self.durable(active, now, actions);
-        } else if is_unknown {
-            self.start_over(active, actions);
-        } else {
-            self.disown(&active.into_remains().ahead, actions);
-        }
-    }
-
     /// Attempts that were under way when the execution left memory: those that may be repeated are, the others are in doubt.
     fn resume_attempts(&mut self, active: &mut Active, actions: &mut Vec<Action>) {
         let execution = active.id();
@@ -240,23 +226,6 @@ impl Core {
         self.performing.contains_key(attempt)
     }
 
-    fn perform(&mut self, mut attempt: Attempt, actions: &mut Vec<Action>) {
-        self.performances += 1;
-        attempt.performance = self.performances;
-        self.performing.insert(attempt.id, attempt.performance);
-        self.untouched.remove(&attempt.id);
-        actions.push(Action::Perform(Box::new(attempt)));
-    }
-
-    /// What these attempts come to is of no use any more.
-    fn disown<'a>(&mut self, attempts: impl IntoIterator<Item = &'a AttemptId>, actions: &mut Vec<Action>) {
-        for id in attempts {
-            if self.performing.remove(id).is_some() {
-                actions.push(Action::Abandon(*id));
-            }
-        }
-    }
-
     /// What cannot be read now may be read later; what is stored and makes no sense stays so.
     fn not_loaded(&mut self, execution: ExecutionId, error: &Error, now: Timestamp, actions: &mut Vec<Action>) {
         match error.kind() {
@@ -269,7 +238,7 @@ impl Core {
     }
 
     /// Leaves an execution that cannot go on alone for a while. What is in the inbox stays there.
-    fn leave(
+    pub(super) fn leave(
         &mut self,
         execution: ExecutionId,
         reason: String,
@@ -283,25 +252,8 @@ impl Core {
         actions.push(Action::Stuck { execution, reason });
     }
 
-    fn leave_active(&mut self, active: Box<Active>, reason: String, now: Timestamp, actions: &mut Vec<Action>) {
-        let execution = active.id();
-        let ended = self.throw_away(active, actions);
-        self.leave(execution, reason, ended, now, actions);
-    }
-
-    /// Forgets what is in memory beyond the last durable commit. Returns how attempts ended that the store knows of.
-    fn throw_away(&mut self, active: Box<Active>, actions: &mut Vec<Action>) -> VecDeque<News> {
-        let remains = active.into_remains();
-        for id in remains.messages {
-            self.messages.remove(&id);
-        }
-        self.untouched.extend(remains.untouched);
-        self.disown(&remains.ahead, actions);
-        remains.ended
-    }
-
     /// What waits for an execution that takes nothing any more goes to whoever took its place, or out of the way.
-    fn deal_with(&mut self, news: VecDeque<News>, ending: &Ending, actions: &mut Vec<Action>) {
+    pub(super) fn deal_with(&mut self, news: VecDeque<News>, ending: &Ending, actions: &mut Vec<Action>) {
         let mut commit = Commit::new().fence(self.shard, self.epoch);
         let mut ids = Vec::new();
         for item in news {
@@ -398,7 +350,7 @@ impl Core {
     }
 
     /// Lets an execution do what it has waited for its turn to do.
-    fn take_turn(&mut self, execution: ExecutionId, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(super) fn take_turn(&mut self, execution: ExecutionId, now: Timestamp, actions: &mut Vec<Action>) {
         if let Some(active) = self.actives.get_mut(&execution) {
             active.is_queued = false;
         }
@@ -463,7 +415,7 @@ impl Core {
         }
     }
 
-    fn remove(&mut self, execution: &ExecutionId) -> Option<Box<Active>> {
+    pub(super) fn remove(&mut self, execution: &ExecutionId) -> Option<Box<Active>> {
         let active = self.actives.remove(execution)?;
         self.unwatch(&active);
         Some(active)
@@ -488,7 +440,7 @@ impl Core {
     }
 
     /// Goes on as far as it can, and commits that unless a commit is under way.
-    fn advance(&mut self, mut active: Box<Active>, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(super) fn advance(&mut self, mut active: Box<Active>, now: Timestamp, actions: &mut Vec<Action>) {
         match self.go(&mut active, now, actions) {
             Ok(()) => self.keep(active, now),
             // What is under way is not known to be durable yet.
@@ -533,106 +485,6 @@ impl Core {
             self.commit_step(active, commit, actions);
         }
         Ok(())
-    }
-
-    fn commit_step(&mut self, active: &mut Active, commit: Commit, actions: &mut Vec<Action>) {
-        active.ticket = Some(self.commit(Whose::Execution(active.id()), commit, actions));
-        active.committing = std::mem::take(&mut active.pending);
-        self.perform_ahead(&mut active.committing, actions);
-    }
-
-    /// Performs what reaches nobody before it is durable.
-    fn perform_ahead(&mut self, pending: &mut Pending, actions: &mut Vec<Action>) {
-        for attempt in pending.attempts.extract_if(.., |attempt| attempt.reaches_nobody()) {
-            pending.ahead.insert(attempt.id);
-            self.perform(attempt, actions);
-        }
-    }
-
-    fn commit(&mut self, whose: Whose, commit: Commit, actions: &mut Vec<Action>) -> u64 {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.commits.insert(ticket, whose);
-        actions.push(Action::Commit { ticket, commit: Box::new(commit) });
-        ticket
-    }
-
-    fn committed(&mut self, ticket: u64, result: &Result<Receipt, Error>, now: Timestamp, actions: &mut Vec<Action>) {
-        let whose = self.commits.remove(&ticket);
-        if let Err(Error::Conflict(Conflict::Fenced { .. })) = result {
-            self.is_lost = true;
-            return actions.push(Action::Lost);
-        }
-        match whose {
-            Some(Whose::Messages(ids)) if result.is_err() => self.messages.retain(|id| !ids.contains(id)),
-            None => {}
-            // Some of them may have gone to others.
-            Some(Whose::Messages(_)) => actions.push(Action::ReadInbox),
-            Some(Whose::Execution(execution)) => {
-                let Some(mut active) = self.remove(&execution) else { return };
-                active.watched = None;
-                if active.version == UNSTORED {
-                    return self.begun(active, result.clone().map(drop), now, actions);
-                }
-                match result {
-                    Ok(_) => self.durable(active, now, actions),
-                    // The same step would be refused in the same way.
-                    Err(error) if matches!(error.kind(), Kind::Invalid | Kind::Corrupt) => {
-                        self.leave_active(active, format!("its step is refused: {error}"), now, actions);
-                    }
-                    Err(_) => self.start_over(active, actions),
-                }
-            }
-        }
-    }
-
-    /// What a step led to can now be seen.
-    fn durable(&mut self, mut active: Box<Active>, now: Timestamp, actions: &mut Vec<Action>) {
-        active.ticket = None;
-        let done = std::mem::take(&mut active.committing);
-        active.version += u64::from(done.changes_row);
-        let ending = active.execution.ending().filter(|_| active.execution.untaken() == 0);
-        self.disown(&done.abandoned, actions);
-        for attempt in done.attempts {
-            self.perform(attempt, actions);
-        }
-        if !done.sent.is_empty() {
-            actions.push(Action::ReadInbox);
-        }
-        if let Some(reason) = active.is_stuck.take() {
-            self.leave_active(active, reason, now, actions);
-        } else if let Some(ending) = ending {
-            let execution = active.id();
-            self.abandon_all(execution, actions);
-            self.deal_with(active.news, &ending, actions);
-            actions.push(Action::Over { execution, ending });
-            // There is room for somebody else.
-            if let Some(next) = self.crowded.pop_front() {
-                self.take_turn(next, now, actions);
-            }
-        } else {
-            self.advance(active, now, actions);
-        }
-        for child in done.children {
-            self.advance(Box::new(child), now, actions);
-        }
-    }
-
-    fn abandon_all(&mut self, execution: ExecutionId, actions: &mut Vec<Action>) {
-        let first = AttemptId { execution, number: 0, attempt: 0 };
-        let its = self.performing.range(first..).map(|(id, _)| *id).take_while(|id| id.execution == execution);
-        let its: Vec<AttemptId> = its.collect();
-        self.disown(&its, actions);
-    }
-
-    /// What is in memory may not be what is stored: it is read again.
-    fn start_over(&mut self, active: Box<Active>, actions: &mut Vec<Action>) {
-        let id = active.id();
-        // Messages stay in the inbox and come again; results of attempts exist only here.
-        let ended = self.throw_away(active, actions);
-        self.loading.insert(id, ended);
-        actions.push(Action::LoadLater(id));
-        actions.push(Action::ReadInbox);
     }
 }
 

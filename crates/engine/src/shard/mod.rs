@@ -9,6 +9,7 @@
 //! last durable commit is thrown away when a commit fails: the store is the truth, memory is a copy.
 
 mod active;
+mod commits;
 mod core;
 mod message;
 mod step;

@@ -96,6 +96,15 @@ fn a_start_that_is_refused_takes_along_what_ran_ahead_of_it() {
 }
 
 #[test]
+fn a_signal_that_came_before_a_start_was_refused_is_for_the_next() {
+    let (mut alone, begun) = Alone::begin(Chain::of(2));
+    assert!(alone.signalled().is_empty(), "it waits for the commit");
+    alone.failed(commits(&begun)[0].0, Error::Unavailable("the disk is away".to_owned()));
+    let actions = alone.signalled();
+    assert!(actions.iter().any(|it| matches!(it, Action::Load(_))), "it is not forgotten: {actions:?}");
+}
+
+#[test]
 fn it_does_not_run_ahead_for_ever() {
     let (mut alone, mut actions) = Alone::begin(Chain::of(10_000));
     let (ticket, _) = commits(&actions)[0];

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use onward_engine::shard::{Action, Attempt, Core, Functions, Input, Options};
+use onward_engine::shard::{Action, Attempt, Core, Functions, Input, Options, signal};
 use onward_execution::{Execution as InMemory, Limits, Start};
 use onward_journal::{ComponentDigest, ExecutionId, Timestamp, codec};
-use onward_store::tables::Execution;
-use onward_store::{Commit, Epoch, Error, Receipt, Shard};
+use onward_store::tables::{Execution, Message};
+use onward_store::{Commit, Epoch, Error, Receipt, Serial, Shard};
 
 use crate::code::json;
 
@@ -54,6 +54,13 @@ impl Alone {
 
     pub(crate) fn failed(&mut self, ticket: u64, error: Error) -> Vec<Action> {
         self.tell(Input::Committed { ticket, result: Err(error) })
+    }
+
+    /// A signal comes to the execution, the same one each time.
+    pub(crate) fn signalled(&mut self) -> Vec<Action> {
+        let (id, now) = (ExecutionId::from_bytes([7; 32]), Timestamp::EPOCH);
+        let signal = signal(id, Shard(0), "go".parse().unwrap(), json("1"), None, now).unwrap();
+        self.tell(Input::Messages(vec![(Message { message_id: Serial(Some(1)), ..signal }, 1)]))
     }
 
     /// The attempt returns what it was called with.
