@@ -1,12 +1,16 @@
 //! The binary `onward`. Data goes to standard output, words to standard error; exit codes are documented per command.
 
+mod access;
+mod events;
 mod journal;
 mod lines;
 mod log;
 mod paint;
 mod progress;
+mod serve;
 mod state;
-mod store;
+
+mod waiting;
 mod work;
 
 use std::io;
@@ -26,6 +30,8 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Work(work::Command),
+    #[command(flatten)]
+    Serve(serve::Command),
     /// Work with execution journals
     #[command(subcommand)]
     Journal(journal::Command),
@@ -38,6 +44,7 @@ fn main() -> ExitCode {
     log::to_stderr();
     let outcome = match Cli::parse().command {
         Command::Work(command) => work::run(&command),
+        Command::Serve(command) => serve::run(&command),
         Command::Journal(command) => journal::run(&command),
         Command::State(command) => state::run(&command),
     };

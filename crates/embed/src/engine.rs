@@ -1,11 +1,11 @@
 //! An engine at work, and what can be asked of it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onward_engine::client::{Client, Refused, Started};
 use onward_engine::node::Node;
-use onward_execution::Ending;
 use onward_journal::{ComponentDigest, ExecutionError, ExecutionId, Payload};
 use onward_store::Store;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use crate::store::OpenError;
 use crate::{Builder, Wasm};
 
-/// How often to look for the end of an execution that another process may run.
+/// How often to look whether the node still works.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Why an engine could not do what was asked.
@@ -84,6 +84,16 @@ impl Engine {
         &self.client
     }
 
+    /// The runtime of components, for whoever answers on behalf of this engine.
+    pub fn code(&self) -> Arc<dyn onward_engine::node::Code> {
+        Arc::clone(&self.wasm) as Arc<dyn onward_engine::node::Code>
+    }
+
+    /// The node.
+    pub const fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
     /// How many executions are in memory here; the others wait in the store alone.
     pub fn in_memory(&self) -> usize {
         self.node.in_memory()
@@ -139,30 +149,14 @@ impl Engine {
 
     /// Waits until an execution is over, wherever it runs.
     pub async fn outcome(&self, execution: ExecutionId) -> Result<Result<Payload, ExecutionError>, EngineError> {
-        let nearby = self.node.nearby();
-        let mut id = execution;
+        let mut over = pin!(self.client.outcome(execution));
         loop {
-            let mut here = nearby.ending(id);
-            let mut is_fresh = nearby.is_fresh(id);
-            let ending = loop {
-                if !std::mem::take(&mut is_fresh)
-                    && let Some(ending) = self.client.ending(id).await?
-                {
-                    break ending;
-                }
-                if self.working.is_finished() {
-                    return Err(EngineError::Stopped("its store can no longer be used".to_owned()));
-                }
-                // Another process may run it; then nothing is heard here.
-                if let Ok(Ok(ending)) = tokio::time::timeout(LOOK, &mut here).await {
-                    break ending;
-                }
-            };
-            drop(here);
-            nearby.tidy(id);
-            match ending {
-                Ending::Result(result) => return Ok(result),
-                Ending::Continued(next) => id = next,
+            // Without a node of this process it would go on elsewhere, or never.
+            if let Ok(outcome) = tokio::time::timeout(LOOK, &mut over).await {
+                return Ok(outcome?);
+            }
+            if self.working.is_finished() {
+                return Err(EngineError::Stopped("its store can no longer be used".to_owned()));
             }
         }
     }

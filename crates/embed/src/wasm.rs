@@ -42,10 +42,7 @@ impl Wasm {
 
     /// The functions of a component, if it is one, and if the patterns of `hosts` are some.
     pub fn functions(&self, code: &[u8], hosts: &[String]) -> Result<Vec<FunctionInfo>, EngineError> {
-        for host in hosts {
-            let parsed: Result<HostPattern, _> = host.parse();
-            parsed.map_err(|error| EngineError::Unfit { what: "a host", reason: error.to_string() })?;
-        }
+        patterns(hosts)?;
         let component = self.runtime.load(code)?;
         Ok(component.functions().iter().map(info).collect())
     }
@@ -55,6 +52,14 @@ impl Wasm {
         let hosts = attempt.hosts.iter().filter_map(|host| host.parse().ok()).collect();
         Egress { http: self.http.clone(), hosts }
     }
+}
+
+fn patterns(hosts: &[String]) -> Result<(), EngineError> {
+    for host in hosts {
+        let parsed: Result<HostPattern, _> = host.parse();
+        parsed.map_err(|error| EngineError::Unfit { what: "a host", reason: error.to_string() })?;
+    }
+    Ok(())
 }
 
 /// `ONWARD_CACHE`, or the user's cache. Nowhere if there is neither.
@@ -84,6 +89,11 @@ impl Code for Wasm {
         let loaded =
             tokio::task::spawn_blocking(move || runtime.load(&code)).await.map_err(|error| error.to_string())?;
         Ok(loaded.map_err(|error| error.to_string())?.functions().iter().map(info).collect())
+    }
+
+    async fn functions(&self, code: &[u8], hosts: &[String]) -> Result<Vec<FunctionInfo>, String> {
+        patterns(hosts).map_err(|error| error.to_string())?;
+        self.load(code).await
     }
 
     fn is_loaded(&self, component: ComponentDigest) -> bool {

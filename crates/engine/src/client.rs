@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+pub use onward_api::component::{FunctionInfo, FunctionKind};
 use onward_execution::{Ending, Execution as InMemory, Limits, Start};
 use onward_journal::{
-    ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Text, codec,
+    ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Text, Timestamp, codec,
 };
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{Component, Execution, Function, Message};
@@ -35,39 +36,6 @@ pub struct Scope {
     pub project: ProjectId,
     /// The environment.
     pub environment: EnvironmentId,
-}
-
-/// A function of a component.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FunctionInfo {
-    /// Its name.
-    pub name: String,
-    /// What it is.
-    pub kind: FunctionKind,
-    /// A JSON schema of its input.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schema: Option<String>,
-}
-
-/// What a function is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FunctionKind {
-    /// Durable: it is replayed.
-    Workflow,
-    /// A leaf with effects.
-    Task,
-}
-
-impl FunctionKind {
-    /// As it is stored.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Workflow => "workflow",
-            Self::Task => "task",
-        }
-    }
 }
 
 /// What a start came to.
@@ -129,6 +97,16 @@ impl Client {
     #[must_use]
     pub fn beside(self, node: &Node) -> Self {
         Self { nearby: Some(node.nearby()), ..self }
+    }
+
+    /// The same for another owner.
+    #[must_use]
+    pub fn of(&self, scope: Scope) -> Self {
+        Self { scope, ..self.clone() }
+    }
+
+    pub(crate) fn nearby(&self) -> Option<&Nearby> {
+        self.nearby.as_deref()
     }
 
     fn tell(&self, shard: Shard, note: Note) {
@@ -345,14 +323,18 @@ impl Client {
         Ok(row.map(|(row, _)| row).filter(is_ours))
     }
 
-    /// Executions in the order of their age, oldest first, after `after`.
-    pub async fn executions(&self, after: Option<&Execution>, limit: usize) -> Result<Vec<Execution>, Refused> {
+    /// Executions in the order of their age, oldest first, after the one that was started then.
+    pub async fn executions(
+        &self,
+        after: Option<(Timestamp, ExecutionId)>,
+        limit: usize,
+    ) -> Result<Vec<Execution>, Refused> {
         let Scope { tenant, project, environment } = &self.scope;
         let mut scan =
             Scan::by::<Execution>(Execution::BY_AGE).equal(tenant).equal(project).equal(environment).limit(limit);
-        if let Some(after) = after {
-            scan = scan.after(after);
-        }
+        scan.after = after.map(|(created_at, id)| {
+            vec![tenant.to_value(), project.to_value(), environment.to_value(), created_at.to_value(), id.to_value()]
+        });
         let rows: Vec<(Execution, u64)> = self.store.list(scan).await?;
         Ok(rows.into_iter().map(|(row, _)| row).collect())
     }

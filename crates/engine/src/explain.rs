@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use onward_api::explanation::{End, Explanation, OnItsWay, Owner, Raised, Relative};
+use onward_api::waits::{Waiting, What, short};
+use onward_api::{Json, Shown, ago};
 use onward_journal::{Event, ExecutionId, Journal, Timestamp};
 use onward_store::tables::{Alert, Execution as Row, Message, ShardLease};
 use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
-use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::client::{Client, Refused, read_journal};
 use crate::shard::message_event;
-use crate::waits::{self, Waiting, Waits, What, short};
-use crate::{Shown, ago, inbox};
+use crate::{inbox, waits};
 
 /// How to run one; said wherever none runs.
 const START_ONE: &str = "no process works on this store: start one with `onward worker`";
@@ -35,107 +35,6 @@ pub struct Facts {
     pub relatives: BTreeMap<ExecutionId, String>,
     /// The time of the store.
     pub now: Timestamp,
-}
-
-/// What an execution waits for, and what happens next.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Explanation {
-    /// The execution.
-    pub execution: Shown<ExecutionId>,
-    /// What it runs.
-    pub function: String,
-    /// Its state.
-    pub state: String,
-    /// When something was recorded last.
-    pub since: Shown<Timestamp>,
-    /// What it waits for.
-    #[serde(flatten)]
-    pub waits: Waits,
-    /// What it ended with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub end: Option<End>,
-    /// Who works on it.
-    pub owner: Owner,
-    /// What is on its way to it.
-    pub on_its_way: Vec<OnItsWay>,
-    /// What people should know about it.
-    pub alerts: Vec<Raised>,
-    /// The execution that called it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Relative>,
-    /// What happens next, in words.
-    pub next: Vec<String>,
-    /// The time of the store.
-    pub now: Shown<Timestamp>,
-}
-
-/// What an execution ended with.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum End {
-    /// A result.
-    Result(Box<RawValue>),
-    /// An error.
-    Error(String),
-    /// Cancellation, and why.
-    Cancelled(String),
-    /// Another took its place.
-    ContinuedAs(Relative),
-}
-
-/// Another execution.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Relative {
-    /// Which.
-    pub execution: Shown<ExecutionId>,
-    /// Its state; absent when it is not there.
-    pub state: Option<String>,
-}
-
-/// Who works on an execution.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "is", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Owner {
-    /// A process.
-    Process {
-        /// Its name.
-        name: String,
-        /// When others may take over, unless it goes on.
-        until: Shown<Timestamp>,
-    },
-    /// Nobody any more: the lease of this process has run out.
-    Gone {
-        /// Its name.
-        name: String,
-        /// When its lease ran out.
-        since: Shown<Timestamp>,
-    },
-    /// Nobody.
-    Nobody,
-}
-
-/// A message that its execution has not taken yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OnItsWay {
-    /// What it is, in words.
-    pub what: String,
-    /// When it was sent.
-    pub sent_at: Shown<Timestamp>,
-}
-
-/// An alert.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Raised {
-    /// What kind of thing.
-    pub code: String,
-    /// What happened.
-    pub message: String,
-    /// When.
-    pub raised_at: Shown<Timestamp>,
 }
 
 /// Explains an execution from what is known of it.
@@ -187,9 +86,7 @@ fn end(journal: &Journal, relatives: &BTreeMap<ExecutionId, String>) -> Option<E
         Event::ExecutionCompleted { continued_as: Some(next), .. } => {
             Some(End::ContinuedAs(relative(*next, relatives)))
         }
-        Event::ExecutionCompleted { result, .. } => {
-            RawValue::from_string(result.as_str().to_owned()).ok().map(End::Result)
-        }
+        Event::ExecutionCompleted { result, .. } => Json::parse(result.as_str()).map(End::Result),
         Event::ExecutionFailed { error } => Some(End::Error(error.to_string())),
         Event::ExecutionCancelled { reason } => Some(End::Cancelled(reason.to_string())),
         _ => None,
@@ -257,7 +154,7 @@ fn next(facts: &Facts, explained: &Explanation) -> Vec<String> {
             messages => format!("it is told the {messages} things that are on their way to it"),
         });
     }
-    let mode = explained.waits.mode;
+    let mode = explained.waits.mode.as_deref();
     let is_on_its_way = |waiting: &&Waiting| explained.on_its_way.iter().any(|it| it.what == waiting.name());
     let open: Vec<&Waiting> = explained.waits.waits_for.iter().filter(|waiting| !is_on_its_way(waiting)).collect();
     let all = open.len();

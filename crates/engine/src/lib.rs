@@ -13,13 +13,12 @@ pub mod doctor;
 pub mod explain;
 mod inbox;
 pub mod node;
+mod outcome;
 pub mod projector;
 pub mod replay;
 pub mod shard;
-mod shown;
 mod standing;
 pub mod verify;
 pub mod waits;
 
 pub use alert::{Alarm, Code, Severity};
-pub use shown::{Shown, ago, span};

@@ -5,7 +5,8 @@ use onward_execution::{Divergence, Execution, Guest, Level, Limits, Progress, Wo
 use onward_journal::{ErrorKind, Event, Journal, JournalEvent, Timestamp, Violation};
 use serde::Serialize;
 
-use crate::waits::{self, Waits};
+use crate::waits;
+use onward_api::waits::Waits;
 
 /// How much code may ask for beyond the record: enough to see what it wants.
 const BEYOND: u64 = 1_000;

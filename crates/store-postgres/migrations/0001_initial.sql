@@ -166,6 +166,23 @@ CREATE INDEX inbox_by_shard ON inbox (shard, message_id);
 
 -- Dispatch -------------------------------------------------------------------------------------------------------
 
+-- Tokens are kept as their digests only.
+CREATE TABLE tokens (
+    token_hash BYTEA NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    project_id TEXT COLLATE "C" NOT NULL,
+    environment_id TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    role TEXT COLLATE "C" NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    expires_at TIMESTAMPTZ NOT NULL,
+    version BIGINT NOT NULL,
+    CONSTRAINT tokens_pkey PRIMARY KEY (token_hash),
+    CONSTRAINT tokens_name_unique UNIQUE (tenant_id, project_id, environment_id, name),
+    CONSTRAINT tokens_hash_check CHECK (length(token_hash) = 32),
+    CONSTRAINT tokens_role_check CHECK (role IN ('viewer', 'operator', 'engineer', 'admin', 'worker'))
+);
+
 CREATE TABLE campaign_runs (
     id TEXT COLLATE "C" NOT NULL,
     campaign_id TEXT COLLATE "C" NOT NULL,

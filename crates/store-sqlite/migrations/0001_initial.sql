@@ -236,6 +236,23 @@ CREATE TABLE inbox (
 ) STRICT;
 CREATE INDEX inbox_by_shard ON inbox (shard, message_id);
 
+-- Tokens are kept as their digests only.
+CREATE TABLE tokens (
+    token_hash     BLOB    NOT NULL,
+    tenant_id      TEXT    NOT NULL,
+    project_id     TEXT    NOT NULL,
+    environment_id TEXT    NOT NULL,
+    name           TEXT    NOT NULL,
+    role           TEXT    NOT NULL,
+    created_at     INTEGER NOT NULL,
+    expires_at     INTEGER NOT NULL,
+    version        INTEGER NOT NULL,
+    CONSTRAINT tokens_key PRIMARY KEY (token_hash),
+    CONSTRAINT tokens_name_unique UNIQUE (tenant_id, project_id, environment_id, name),
+    CONSTRAINT tokens_hash_check CHECK (length(token_hash) = 32),
+    CONSTRAINT tokens_role_check CHECK (role IN ('viewer', 'operator', 'engineer', 'admin', 'worker'))
+) STRICT;
+
 CREATE TABLE campaign_runs (
     id           TEXT    NOT NULL,
     campaign_id  TEXT    NOT NULL,

@@ -5,20 +5,22 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use onward_api::component::FunctionKind;
+use onward_api::execution::Execution as Shown;
+use onward_api::waits::{Waiting, Waits};
 use onward_embed::Wasm;
-use onward_engine::client::{Client, FunctionKind};
 use onward_engine::node::Code as _;
 use onward_engine::replay::{End, Verdict, replay};
 use onward_engine::shard::Entry;
-use onward_engine::{Shown, waits};
 use onward_journal::{ComponentDigest, ExecutionId, Journal};
-use onward_store::tables::{Component, Execution};
-use onward_store::{Field as _, Key, Records as _};
+use onward_store::Shard;
+use onward_store::tables::Execution;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::paint;
-use crate::work::{ExecutionArg, WorkArgs};
+use crate::access::{Want, WorkArgs};
+use crate::work::ExecutionArg;
+use crate::{events, paint};
 
 /// Run the workflow of an execution against its journal, and report the first thing it does otherwise
 ///
@@ -43,8 +45,8 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
-    execution: Shown<ExecutionId>,
-    component: Shown<ComponentDigest>,
+    execution: String,
+    component: String,
     events: usize,
     elapsed_ms: u128,
     #[serde(flatten)]
@@ -52,20 +54,23 @@ struct Report {
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.existing().await?;
-    let row = args.execution.find(&client).await?;
-    let id = row.execution_id;
-    let journal = Journal::recover(id, client.journal(id).await?).context("its journal is not valid")?;
-    let code = code(args, &client, &row).await?;
-    let row = Execution { component_digest: ComponentDigest::of(&code), ..row };
+    let onward = args.work.open(Want::Read).await?;
+    let shown = onward.execution(&args.execution.id).await?;
+    let id: ExecutionId = shown.execution.parse()?;
+    let journal = Journal::recover(id, events::of(&*onward, id, 0, 0).await?).context("its journal is not valid")?;
+    let code = match &args.component {
+        Some(file) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
+        None => onward.component(&shown.execution).await?,
+    };
+    let row = row(&shown, &code)?;
     let wasm = ready(&code, &row).await?;
     let entry = Entry::of(&row, &journal).context("its journal does not begin with its start")?;
     let mut guest = wasm.guest(&entry)?;
     let begun = Instant::now();
     let verdict = replay(&journal, &mut *guest)?;
     let report = Report {
-        execution: Shown(id),
-        component: Shown(row.component_digest),
+        execution: shown.execution,
+        component: row.component_digest.to_string(),
         events: journal.events().len(),
         elapsed_ms: begun.elapsed().as_millis(),
         verdict,
@@ -78,15 +83,23 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(matches!(report.verdict, Verdict::Diverges { .. }))))
 }
 
-/// The code to try.
-async fn code(args: &Args, client: &Client, row: &Execution) -> anyhow::Result<Vec<u8>> {
-    if let Some(file) = &args.component {
-        return std::fs::read(file).with_context(|| format!("cannot read {}", file.display()));
-    }
-    let digest = row.component_digest;
-    let stored: Option<(Component, u64)> = client.store().get(Key(vec![digest.to_value()])).await?;
-    let (component, _) = stored.with_context(|| format!("component {digest} is not in the store"))?;
-    Ok(component.code.to_vec())
+/// As much of its row as whoever runs it looks at.
+fn row(shown: &Shown, code: &[u8]) -> anyhow::Result<Execution> {
+    let created_at = shown.created_at.parse()?;
+    Ok(Execution {
+        execution_id: shown.execution.parse()?,
+        tenant_id: "default".parse()?,
+        project_id: "default".parse()?,
+        environment_id: "default".parse()?,
+        shard: Shard(0),
+        function: shown.function.as_str().into(),
+        component_digest: ComponentDigest::of(code),
+        start_key: None,
+        state: shown.state.as_str().into(),
+        wake_at: created_at,
+        created_at,
+        body: [].into(),
+    })
 }
 
 /// A runtime that has the component, if that has the workflow.
@@ -122,8 +135,8 @@ fn tell(report: &Report, journal: &Journal) {
 }
 
 /// At what it stands, as of its last event.
-fn in_words(waits: &waits::Waits, journal: &Journal) -> String {
-    let names: Vec<String> = waits.waits_for.iter().take(4).map(waits::Waiting::name).collect();
+fn in_words(waits: &Waits, journal: &Journal) -> String {
+    let names: Vec<String> = waits.waits_for.iter().take(4).map(Waiting::name).collect();
     let state = journal.state().map(|state| paint::styled(paint::of_state(state), state).to_string());
     format!("{}, waits for {}", state.unwrap_or_default(), names.join(" and "))
 }

@@ -3,9 +3,8 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_journal::jsonl::Line;
-
-use crate::work::{ExecutionArg, WorkArgs};
+use crate::access::{Want, WorkArgs};
+use crate::work::ExecutionArg;
 
 /// Print the journal of an execution as JSON Lines, one event a line
 ///
@@ -24,11 +23,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.existing().await?;
-    let row = args.execution.find(&client).await?;
-    let mut out = io::stdout().lock();
-    for event in client.journal(row.execution_id).await? {
-        writeln!(out, "{}", Line::new(&event, row.execution_id))?;
-    }
+    let onward = args.work.open(Want::Read).await?;
+    let lines = onward.journal(&args.execution.id, 0, 0).await?;
+    io::stdout().lock().write_all(lines.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::bail;
 use clap::ValueEnum;
 use onward_engine::projector::{self, Projector};
 use onward_store::{KeyCheck, Policy, Store};
 
-use super::ingest::{self, Accepted, Refused};
+use super::ingest::{self, Accepted, Refused, Taker};
+use crate::access::{PlaceArgs, Want};
 use crate::lines::Lines;
 use crate::paint;
-use crate::store::StoreArgs;
 
 /// Append run events: JSON Lines of RunEventWrite in, one AppendResult a line out
 ///
@@ -24,7 +25,7 @@ use crate::store::StoreArgs;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    store: StoreArgs,
+    place: PlaceArgs,
     /// The events; - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
@@ -58,15 +59,27 @@ impl Args {
         };
         Policy { keys, accept_v1_keys: self.accept_v1_keys, ..Policy::default() }
     }
+
+    /// What a server accepts, it says itself.
+    async fn server(&self) -> anyhow::Result<Taker> {
+        if self.accept_v1_keys || !matches!(self.keys, Keys::Reject) {
+            bail!("--keys and --accept-v1-keys are for a store; a server takes events by its own rules");
+        }
+        Ok(Taker::Server(Box::new(self.place.open(Want::Write).await?), Policy::default()))
+    }
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let lines = Lines::open(&args.file)?;
-    let store = args.store.open(args.policy()).await?;
+    let mut answers = Answers { out: io::BufWriter::new(io::stdout()), json: args.json, refused: 0 };
+    let Some(url) = args.place.store_url()? else {
+        ingest::all(&args.server().await?, lines, &mut answers).await?;
+        return Ok(ExitCode::from(u8::from(answers.refused > 0)));
+    };
+    let store = onward_embed::store::open(&url, args.policy()).await?;
     let projector = Projector::new(Arc::clone(&store), projector::Options::default());
     let projecting = tokio::spawn(projector.run());
-    let mut answers = Answers { out: io::BufWriter::new(io::stdout()), json: args.json, refused: 0 };
-    let outcome = ingest::all(&*store, lines, &mut answers).await;
+    let outcome = ingest::all(&Taker::Store(Arc::clone(&store)), lines, &mut answers).await;
     projecting.abort();
     outcome?;
     catch_up(&store).await?;

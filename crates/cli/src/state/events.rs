@@ -3,10 +3,13 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_runs::{RunId, RunSeq};
-use onward_store::Page;
+use onward_api::problem::Code;
+use onward_runs::RunId;
 
-use crate::store::StoreArgs;
+use crate::access::{PlaceArgs, Want};
+
+/// Events that are asked for at a time.
+const PAGE: u32 = 1_000;
 
 /// Print the events of a run as JSON Lines, in the order of their sequence
 ///
@@ -14,7 +17,7 @@ use crate::store::StoreArgs;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    store: StoreArgs,
+    place: PlaceArgs,
     /// The run
     run: RunId,
     /// Only events after this sequence
@@ -26,15 +29,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let store = args.store.open_existing().await?;
+    let onward = args.place.open(Want::Read).await?;
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let (mut after, mut left) = (RunSeq::new(args.after).unwrap_or(RunSeq::MAX), args.limit);
+    let (mut after, mut left) = (args.after, args.limit);
     while left > 0 {
-        let events = store.run_events(&args.run, Page { after, limit: left.min(1_000) }).await?;
-        let Some(last) = events.last() else { break };
-        (after, left) = (last.run_seq, left - events.len());
-        for event in &events {
-            writeln!(out, "{}", event.to_json())?;
+        let limit = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
+        let page = match onward.run_events(&args.run, after, limit, 0).await {
+            Err(problem) if problem.code == Code::NoRun => break,
+            page => page?,
+        };
+        if page.events.is_empty() {
+            break;
+        }
+        (after, left) = (page.watermark, left - page.events.len().min(left));
+        for event in &page.events {
+            writeln!(out, "{}", event.as_str())?;
         }
     }
     out.flush()?;

@@ -1,12 +1,16 @@
 //! Lines to stored events. Reading and appending overlap: while one batch becomes durable, the next is read. Whoever types
 //! line by line is answered line by line; whoever pours in a file is served in large batches.
 
+use std::sync::Arc;
 use std::thread;
 
-use onward_runs::RunEventWrite;
-use onward_store::{Appended, Error, KeyCheck, Kind, Policy, RunStateStore as _, Store};
+use onward_api::problem::Code;
+use onward_api::run::Append;
+use onward_runs::{AppendResult, RunEventWrite};
+use onward_store::{Appended, KeyCheck, Kind, Policy, RunStateStore as _, Store};
 use tokio::sync::mpsc;
 
+use crate::access::Access;
 use crate::lines::{BUFFER_BYTES, Lines, Unreadable};
 
 /// Events in one append.
@@ -51,11 +55,65 @@ enum Read {
     Failed(anyhow::Error),
 }
 
+/// Who takes events.
+pub(crate) enum Taker {
+    Store(Arc<dyn Store>),
+    /// A server, and what it accepts.
+    Server(Box<Access>, Policy),
+}
+
+/// Why events were not taken.
+struct Refusal {
+    kind: Kind,
+    error: anyhow::Error,
+}
+
+impl Taker {
+    fn policy(&self) -> Policy {
+        match self {
+            Self::Store(store) => *store.policy(),
+            Self::Server(_, policy) => *policy,
+        }
+    }
+
+    async fn take(&self, batch: &[Line]) -> Result<Vec<Appended>, Refusal> {
+        match self {
+            Self::Store(store) => {
+                let events = batch.iter().map(|line| line.event.clone()).collect();
+                let taken = store.append_events(events).await;
+                taken.map_err(|error| Refusal { kind: error.kind(), error: error.into() })
+            }
+            Self::Server(access, _) => over_http(access, batch).await,
+        }
+    }
+}
+
+async fn over_http(access: &Access, batch: &[Line]) -> Result<Vec<Appended>, Refusal> {
+    let fatal = |error: anyhow::Error| Refusal { kind: Kind::Fatal, error };
+    let documents = batch.iter().map(|line| onward_api::json(&line.event.to_json()));
+    let events = documents.collect::<Result<_, _>>().map_err(|problem| fatal(problem.into()))?;
+    let taken = access.append(Append { events }).await.map_err(|problem| {
+        let kind = match problem.code {
+            Code::Unavailable | Code::RateLimited | Code::TimedOut => Kind::Retry,
+            Code::OutcomeUnknown => Kind::Unknown,
+            Code::Conflict => Kind::Conflict,
+            Code::Unprocessable | Code::InvalidRequest | Code::TooLarge | Code::Forbidden => Kind::Invalid,
+            _ => Kind::Fatal,
+        };
+        Refusal { kind, error: problem.into() }
+    })?;
+    let appended = taken.iter().map(|it| {
+        let result = AppendResult::from_json(&serde_json::to_string(it)?)?;
+        Ok(Appended { result, differs: it.differs })
+    });
+    appended.collect::<anyhow::Result<_>>().map_err(fatal)
+}
+
 /// Appends all of `lines`.
-pub(crate) async fn all(store: &dyn Store, lines: Lines, sink: &mut impl Sink) -> anyhow::Result<()> {
+pub(crate) async fn all(taker: &Taker, lines: Lines, sink: &mut impl Sink) -> anyhow::Result<()> {
     let (sender, mut portions) = mpsc::channel(PORTIONS);
     // The store looks at keys again, and warns where it is to warn: once is enough.
-    let mut policy = *store.policy();
+    let mut policy = taker.policy();
     policy.keys = if policy.keys == KeyCheck::Reject { KeyCheck::Reject } else { KeyCheck::Off };
     // Not joined: it may wait for a line that never comes, and the process does not have to.
     thread::Builder::new().name("onward-lines".to_owned()).spawn(move || read(lines, &policy, &sender))?;
@@ -71,7 +129,7 @@ pub(crate) async fn all(store: &dyn Store, lines: Lines, sink: &mut impl Sink) -
                     }
                     Read::Refused(refused) => sink.refused(&refused),
                     Read::Failed(error) => {
-                        append(store, batch, sink).await?;
+                        append(taker, batch, sink).await?;
                         return Err(error);
                     }
                 }
@@ -80,7 +138,7 @@ pub(crate) async fn all(store: &dyn Store, lines: Lines, sink: &mut impl Sink) -
             next = if is_full { None } else { portions.try_recv().ok() };
         }
         bytes = 0;
-        append(store, std::mem::take(&mut batch), sink).await?;
+        append(taker, std::mem::take(&mut batch), sink).await?;
     }
     Ok(())
 }
@@ -117,22 +175,22 @@ fn parse(number: u64, text: &str, policy: &Policy) -> Result<Read, Refused> {
 }
 
 /// Appends a batch; one that is refused because of a single event is halved until that event stands alone.
-async fn append(store: &dyn Store, batch: Vec<Line>, sink: &mut impl Sink) -> anyhow::Result<()> {
+async fn append(taker: &Taker, batch: Vec<Line>, sink: &mut impl Sink) -> anyhow::Result<()> {
     let mut waiting = vec![batch];
     while let Some(mut batch) = waiting.pop() {
         let Some(first) = batch.first() else { continue };
         let first = first.number;
-        match patiently(store, &batch).await {
+        match patiently(taker, &batch).await {
             Ok(appended) => {
                 let lines = batch.iter().map(|line| line.number);
                 let accepted: Vec<Accepted> =
                     lines.zip(appended).map(|(line, appended)| Accepted { line, appended }).collect();
                 sink.accepted(&accepted)?;
             }
-            Err(error) if !matches!(error.kind(), Kind::Conflict | Kind::Invalid) => {
-                return Err(anyhow::Error::new(error).context(format!("nothing was acknowledged from line {first} on")));
+            Err(Refusal { kind, error }) if !matches!(kind, Kind::Conflict | Kind::Invalid) => {
+                return Err(error.context(format!("nothing was acknowledged from line {first} on")));
             }
-            Err(error) if batch.len() == 1 => {
+            Err(Refusal { error, .. }) if batch.len() == 1 => {
                 sink.refused(&Refused { line: first, reason: error.to_string() });
             }
             Err(_) => {
@@ -146,12 +204,11 @@ async fn append(store: &dyn Store, batch: Vec<Line>, sink: &mut impl Sink) -> an
 }
 
 /// Tries again when the store is away for a moment. That is safe: an event that was stored after all is a repetition.
-async fn patiently(store: &dyn Store, batch: &[Line]) -> Result<Vec<Appended>, Error> {
+async fn patiently(taker: &Taker, batch: &[Line]) -> Result<Vec<Appended>, Refusal> {
     let mut tries = 0;
     loop {
-        let events = batch.iter().map(|line| line.event.clone()).collect();
-        match store.append_events(events).await {
-            Err(error) if matches!(error.kind(), Kind::Retry | Kind::Unknown) && tries < TRIES => {
+        match taker.take(batch).await {
+            Err(refusal) if matches!(refusal.kind, Kind::Retry | Kind::Unknown) && tries < TRIES => {
                 tries += 1;
                 tokio::time::sleep(std::time::Duration::from_millis(100 << tries)).await;
             }

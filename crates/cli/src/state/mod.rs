@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::store::block_on;
+use crate::waiting::block_on;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

@@ -3,13 +3,12 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_engine::verify::{self, Found, Tally};
-use onward_runs::{Accept, RunId};
-use serde::Serialize;
+use onward_api::run::{Heard, Verified, Wrong};
+use onward_runs::RunId;
 
+use crate::access::{PlaceArgs, Want};
 use crate::paint::{self, counted};
 use crate::progress::Progress;
-use crate::store::StoreArgs;
 
 /// Check what is stored: keys, order, contiguity, and that every snapshot is what its log reduces to
 ///
@@ -19,7 +18,7 @@ use crate::store::StoreArgs;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    store: StoreArgs,
+    place: PlaceArgs,
     /// Only this run
     run: Option<RunId>,
     /// Take idempotency keys of contract v1 for right, in logs that were imported
@@ -30,45 +29,33 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Verdict {
-    ok: bool,
-    runs: u64,
-    events: u64,
-    findings: u64,
-}
-
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let store = args.store.open_existing().await?;
-    let mut findings = 0;
+    let onward = args.place.open(Want::Read).await?;
     let mut progress = Progress::new(!args.json);
-    let mut report = |found: &Found| -> io::Result<()> {
-        findings += 1;
-        if args.json {
-            writeln!(io::stdout(), "{}", serde_json::to_string(found)?)
-        } else {
-            writeln!(io::stdout(), "{found}")
-        }
+    let mut written = Ok(());
+    let mut hear = |heard| match heard {
+        Heard::Found(wrong) if written.is_ok() => written = tell(args, &wrong),
+        Heard::Found(_) => {}
+        Heard::Looked { runs, events } => progress.at(runs, || format!("{runs} runs, {events} events")),
     };
-    let accept = if args.accept_v1_keys { Accept::V2OrV1 } else { Accept::V2Only };
-    let tally = match &args.run {
-        Some(run) => verify::run(&*store, run, accept, &mut report).await?,
-        None => verify::all(&*store, accept, &mut report, |tally| progress.at(tally.runs, || line(tally))).await?,
-    };
+    let verified = onward.verify(args.run.as_deref(), args.accept_v1_keys, &mut hear).await?;
     drop(progress);
-    let Tally { runs, events } = tally;
+    written?;
     if args.json {
-        let verdict = Verdict { ok: findings == 0, runs, events, findings };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&verdict)?)?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&verified)?)?;
     } else {
-        let word = if findings == 0 { paint::good("valid").to_string() } else { paint::error("wrong").to_string() };
+        let Verified { ok, runs, events, findings } = verified;
+        let word = if ok { paint::good("valid").to_string() } else { paint::error("wrong").to_string() };
         let (events, runs) = (counted(events, "event"), counted(runs, "run"));
         paint::say(format_args!("{word}: {events} of {runs}, {}", counted(findings, "finding")));
     }
-    Ok(ExitCode::from(u8::from(findings > 0)))
+    Ok(ExitCode::from(u8::from(!verified.ok)))
 }
 
-/// How far it is.
-fn line(tally: Tally) -> String {
-    format!("{} runs, {} events", tally.runs, tally.events)
+fn tell(args: &Args, wrong: &Wrong) -> io::Result<()> {
+    if args.json {
+        writeln!(io::stdout(), "{}", serde_json::to_string(wrong)?)
+    } else {
+        writeln!(io::stdout(), "{wrong}")
+    }
 }

@@ -3,9 +3,11 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use onward_api::execution::{Cancel, Sent};
 use serde::Serialize;
 
-use super::{ExecutionArg, WorkArgs};
+use super::ExecutionArg;
+use crate::access::{Want, WorkArgs};
 use crate::paint;
 
 /// Ask an execution to stop: what it waits for is interrupted, and it cleans up
@@ -26,21 +28,20 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Sent<'a> {
-    execution: String,
-    sent: &'static str,
+struct Told<'a> {
+    #[serde(flatten)]
+    sent: Sent,
     reason: &'a str,
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.open_existing().await?;
-    let row = args.execution.find(&client).await?;
-    client.cancel(row.execution_id, &args.reason).await?;
+    let onward = args.work.open(Want::Write).await?;
+    let sent = onward.cancel(&args.execution.id, Cancel { reason: args.reason.clone() }).await?;
     if args.json {
-        let sent = Sent { execution: row.execution_id.to_string(), sent: "cancel", reason: &args.reason };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&sent)?)?;
+        let told = Told { sent, reason: &args.reason };
+        writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    paint::say(format_args!("{} is asked to stop", row.execution_id));
+    paint::say(format_args!("{} is asked to stop", sent.execution));
     Ok(ExitCode::SUCCESS)
 }

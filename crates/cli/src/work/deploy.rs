@@ -5,11 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use onward_embed::Wasm;
-use onward_engine::client::FunctionInfo;
-use serde::Serialize;
 
-use super::WorkArgs;
+use crate::access::{Want, WorkArgs};
 use crate::paint;
 
 /// Deploy a component: its functions can be started and invoked from now on
@@ -32,27 +29,19 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Deployed {
-    component: String,
-    functions: Vec<FunctionInfo>,
-}
-
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let name = args.component.display();
     let code = std::fs::read(&args.component).with_context(|| format!("cannot read {name}"))?;
-    let functions =
-        Wasm::usual()?.functions(&code, &args.hosts).with_context(|| format!("{name} cannot be deployed"))?;
-    let client = args.work.open().await?;
-    let digest = client.deploy(&code, &functions, &args.hosts).await?;
+    let onward = args.work.open(Want::Create).await?;
+    let deployed =
+        onward.deploy(code, args.hosts.clone()).await.with_context(|| format!("{name} cannot be deployed"))?;
     if args.json {
-        let deployed = Deployed { component: digest.to_string(), functions };
         writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    for function in &functions {
+    for function in &deployed.functions {
         writeln!(io::stdout(), "{:<9} {}", function.kind.as_str(), function.name)?;
     }
-    paint::say(format_args!("{} {name} as {digest}", paint::good("deployed")));
+    paint::say(format_args!("{} {name} as {}", paint::good("deployed"), deployed.component));
     Ok(ExitCode::SUCCESS)
 }

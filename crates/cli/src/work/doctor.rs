@@ -3,12 +3,11 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_engine::doctor::{self, Class, Finding, Tally};
-use serde::Serialize;
+use onward_api::finding::{Class, Finding, Heard, Verdict};
 
+use crate::access::{PlaceArgs, Want};
 use crate::paint::{self, counted};
 use crate::progress::Progress;
-use crate::store::StoreArgs;
 
 /// Check that no work is stuck: what every execution of the store waits for exists, and something wakes it
 ///
@@ -21,52 +20,45 @@ use crate::store::StoreArgs;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    store: StoreArgs,
+    place: PlaceArgs,
     /// Print one JSON object a finding and one at the end
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Verdict {
-    ok: bool,
-    executions: u64,
-    events: u64,
-    messages: u64,
-    findings: u64,
-    warnings: u64,
-}
-
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let store = args.store.open_existing().await?;
-    let (mut findings, mut warnings) = (0_u64, 0_u64);
+    let onward = args.place.open(Want::Read).await?;
     let mut progress = Progress::new(!args.json);
-    let mut report = |found: &Finding| -> io::Result<()> {
-        *(if found.class == Class::Warning { &mut warnings } else { &mut findings }) += 1;
-        if args.json {
-            writeln!(io::stdout(), "{}", serde_json::to_string(found)?)
-        } else {
-            let mark = if found.class == Class::Warning { "warning: " } else { "" };
-            writeln!(io::stdout(), "{mark}{found}")
-        }
+    let mut written = Ok(());
+    let mut hear = |heard| match heard {
+        Heard::Found(found) if written.is_ok() => written = tell(args, &found),
+        Heard::Found(_) => {}
+        Heard::Looked { executions, events } => progress.at(executions, || line(executions, events)),
     };
-    let tally = doctor::all(&*store, &mut report, |tally| progress.at(tally.executions, || line(tally))).await?;
+    let verdict = onward.doctor(&mut hear).await?;
     drop(progress);
-    let Tally { executions, events, messages } = tally;
-    let ok = findings == 0;
+    written?;
     if args.json {
-        let verdict = Verdict { ok, executions, events, messages, findings, warnings };
         writeln!(io::stdout(), "{}", serde_json::to_string(&verdict)?)?;
     } else {
+        let Verdict { ok, executions, events, messages, findings, warnings } = verdict;
         let word = if ok { paint::good("no work is stuck").to_string() } else { paint::error("wrong").to_string() };
         let seen = format!("{} with {}", counted(executions, "execution"), counted(events, "event"));
         let (findings, warnings) = (counted(findings, "finding"), counted(warnings, "warning"));
         paint::say(format_args!("{word}: {seen}, {}, {findings}, {warnings}", counted(messages, "message")));
     }
-    Ok(ExitCode::from(u8::from(!ok)))
+    Ok(ExitCode::from(u8::from(!verdict.ok)))
+}
+
+fn tell(args: &Args, found: &Finding) -> io::Result<()> {
+    if args.json {
+        return writeln!(io::stdout(), "{}", serde_json::to_string(found)?);
+    }
+    let mark = if found.class == Class::Warning { "warning: " } else { "" };
+    writeln!(io::stdout(), "{mark}{found}")
 }
 
 /// How far it is.
-fn line(tally: Tally) -> String {
-    format!("{} executions, {} events", tally.executions, tally.events)
+fn line(executions: u64, events: u64) -> String {
+    format!("{executions} executions, {events} events")
 }

@@ -3,11 +3,13 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_store::tables::Execution;
-use serde::Serialize;
+use onward_api::execution::{Listing, State, Summary};
 
-use super::WorkArgs;
+use crate::access::{Want, WorkArgs};
 use crate::paint;
+
+/// Executions that are asked for at a time.
+const PAGE: u32 = 1_000;
 
 /// List executions, oldest first
 ///
@@ -30,52 +32,38 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Line<'a> {
-    execution: String,
-    function: &'a str,
-    state: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-    created_at: String,
-}
-
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.existing().await?;
+    let onward = args.work.open(Want::Read).await?;
     let mut out = io::stdout().lock();
-    let (mut left, mut after) = (args.limit, None);
     if !args.json {
         writeln!(out, "{:<12}  {:<10}  {:<24}  {:<27}  key", "execution", "state", "function", "started")?;
     }
+    let state = |name: &String| State::ALL.into_iter().find(|state| state.as_str().eq_ignore_ascii_case(name));
+    let mut listing =
+        Listing { state: args.state.as_ref().and_then(state), function: args.function.clone(), ..Listing::default() };
+    let mut left = args.limit;
     while left > 0 {
-        let rows = client.executions(after.as_ref(), 1_000).await?;
-        let Some(last) = rows.last().cloned() else { break };
-        after = Some(last);
-        for row in rows.iter().filter(|row| is_wanted(args, row)).take(left) {
-            left -= 1;
+        listing.limit = Some(u32::try_from(left).unwrap_or(PAGE).min(PAGE));
+        let page = onward.executions(listing.clone()).await?;
+        left -= page.executions.len().min(left);
+        for row in &page.executions {
             line(args, &mut out, row)?;
+        }
+        listing.after = page.next;
+        if listing.after.is_none() {
+            break;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_wanted(args: &Args, row: &Execution) -> bool {
-    let same =
-        |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(found));
-    same(&args.state, &row.state) && same(&args.function, &row.function)
-}
-
-fn line(args: &Args, out: &mut impl io::Write, row: &Execution) -> anyhow::Result<()> {
-    let execution = row.execution_id.to_string();
-    let (function, state, key) = (&*row.function, &*row.state, row.start_key.as_deref());
-    let created_at = row.created_at.to_string();
+fn line(args: &Args, out: &mut impl io::Write, row: &Summary) -> anyhow::Result<()> {
     if args.json {
-        let line = Line { execution, function, state, key, created_at };
-        writeln!(out, "{}", serde_json::to_string(&line)?)?;
-    } else {
-        let (short, key) = (&execution[..12], paint::plain(key.unwrap_or_default()));
-        writeln!(out, "{short}  {state:<10}  {function:<24}  {created_at:<27}  {key}")?;
+        writeln!(out, "{}", serde_json::to_string(row)?)?;
+        return Ok(());
     }
+    let Summary { execution, function, state, key, created_at } = row;
+    let (short, key) = (&execution[..12], paint::plain(key.as_deref().unwrap_or_default()));
+    writeln!(out, "{short}  {state:<10}  {function:<24}  {created_at:<27}  {key}")?;
     Ok(())
 }

@@ -15,15 +15,13 @@ mod worker;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Subcommand;
+use onward_api::Json;
 use onward_embed::{Builder, Engine, HostPattern, HostRule};
-use onward_engine::client::{Client, Scope};
-use onward_journal::{ExecutionId, Payload};
-use onward_store::Policy;
-use onward_store::tables::Execution;
+use onward_engine::client::Client;
 
-use crate::store::{StoreArgs, block_on};
+use crate::waiting::block_on;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -56,82 +54,16 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Which store, and whose executions in it.
-#[derive(clap::Args)]
-pub(crate) struct WorkArgs {
-    #[command(flatten)]
-    store: StoreArgs,
-    /// The tenant
-    #[arg(long, env = "ONWARD_TENANT", default_value = "default", hide_default_value = true)]
-    tenant: onward_runs::TenantId,
-    /// The project
-    #[arg(long, env = "ONWARD_PROJECT", default_value = "default", hide_default_value = true)]
-    project: onward_runs::ProjectId,
-    /// The environment
-    #[arg(long, env = "ONWARD_ENVIRONMENT", default_value = "default", hide_default_value = true)]
-    environment: onward_runs::EnvironmentId,
-}
-
-impl WorkArgs {
-    fn scope(&self) -> Scope {
-        Scope { tenant: self.tenant.clone(), project: self.project.clone(), environment: self.environment.clone() }
-    }
-
-    /// A store that is there, to read from it.
-    pub(crate) async fn existing(&self) -> anyhow::Result<Client> {
-        Ok(Client::new(self.store.open_existing().await?, self.scope()))
-    }
-
-    /// A store that is there, to write to.
-    async fn open_existing(&self) -> anyhow::Result<Client> {
-        drop(self.existing().await?);
-        self.open().await
-    }
-
-    /// A store to write to.
-    async fn open(&self) -> anyhow::Result<Client> {
-        Ok(Client::new(self.store.open(Policy::default()).await?, self.scope()))
-    }
-}
-
 /// Which execution.
 #[derive(clap::Args)]
 pub(crate) struct ExecutionArg {
     /// The execution: its id, or the beginning of it
     #[arg(value_name = "ID")]
-    id: String,
-}
-
-/// Executions that are looked through for one whose id begins as given.
-const LOOKED_THROUGH: usize = 100_000;
-
-impl ExecutionArg {
-    /// The execution that is meant.
-    pub(crate) async fn find(&self, client: &Client) -> anyhow::Result<Execution> {
-        if let Ok(id) = self.id.parse::<ExecutionId>() {
-            return client.execution(id).await?.with_context(|| format!("there is no execution {id}"));
-        }
-        let beginning = self.id.to_ascii_lowercase();
-        if beginning.len() < 4 || !beginning.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            bail!("{} is not the id of an execution, nor four or more digits of one", self.id);
-        }
-        let (mut found, mut after, mut seen): (Option<Execution>, Option<Execution>, _) = (None, None, 0);
-        while seen < LOOKED_THROUGH {
-            let rows = client.executions(after.as_ref(), 1_000).await?;
-            let Some(last) = rows.last().cloned() else { break };
-            (seen, after) = (seen + rows.len(), Some(last));
-            for row in rows.into_iter().filter(|row| row.execution_id.to_string().starts_with(&beginning)) {
-                if found.replace(row).is_some() {
-                    bail!("several executions begin with {beginning}: give more digits");
-                }
-            }
-        }
-        found.with_context(|| format!("there is no execution {beginning}…"))
-    }
+    pub(crate) id: String,
 }
 
 /// JSON, or - for standard input.
-fn payload(text: Option<&str>) -> anyhow::Result<Payload> {
+fn payload(text: Option<&str>) -> anyhow::Result<Json> {
     let read;
     let text = match text {
         None => "null",
@@ -141,7 +73,7 @@ fn payload(text: Option<&str>) -> anyhow::Result<Payload> {
         }
         Some(text) => text,
     };
-    Payload::parse(text).with_context(|| format!("not JSON: {text} (a text needs quotes: '\"{text}\"')"))
+    Json::parse(text).with_context(|| format!("not JSON: {text} (a text needs quotes: '\"{text}\"')"))
 }
 
 /// Where the functions that run in this process may send requests.

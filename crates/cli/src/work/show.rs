@@ -1,18 +1,15 @@
 //! `onward show`: what happened to an execution.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_engine::client::Client;
-use onward_journal::{Event, ExecutionId, Fold, JournalEvent, PromiseId};
-use onward_store::tables::Execution;
-use serde::Serialize;
-use serde_json::value::RawValue;
+use onward_api::execution::{Child, Execution};
+use onward_journal::{ExecutionId, Fold, JournalEvent};
 
-use super::{ExecutionArg, WorkArgs};
+use super::ExecutionArg;
+use crate::access::{Want, WorkArgs};
 use crate::journal::table::Table;
-use crate::paint;
+use crate::{events, paint};
 
 /// Show an execution: what it is, and its journal as a timeline
 ///
@@ -28,84 +25,26 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Shown<'a> {
-    execution: String,
-    function: &'a str,
-    component: String,
-    state: &'a str,
-    created_at: String,
-    events: usize,
-    children: Vec<Child>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    continued_as: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
-
-/// Another execution that performed an operation of this one.
-#[derive(Serialize)]
-struct Child {
-    promise: String,
-    execution: String,
-    function: String,
-    /// Absent when it is not there.
-    state: Option<String>,
-}
-
 /// Children that are shown to people; the timeline and the JSON have all.
 const CHILDREN_SHOWN: usize = 8;
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.existing().await?;
-    let row = args.execution.find(&client).await?;
-    let events = client.journal(row.execution_id).await?;
-    let children = children(&client, &row, &events).await?;
+    let onward = args.work.open(Want::Read).await?;
+    let shown = onward.execution(&args.execution.id).await?;
     if args.json {
-        json(&client, &row, &events, children).await?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&shown)?)?;
     } else {
-        text(&row, &events, &children)?;
+        let id = shown.execution.parse()?;
+        text(&shown, id, &events::of(&*onward, id, 0, 0).await?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The children of an execution, in the order in which they were started.
-async fn children(client: &Client, row: &Execution, events: &[JournalEvent]) -> anyhow::Result<Vec<Child>> {
-    let mut functions: BTreeMap<&PromiseId, String> = BTreeMap::new();
-    let mut children = Vec::new();
-    for recorded in events {
-        match &recorded.event {
-            Event::InvokeScheduled { promise_id, function_name, .. } => {
-                functions.insert(promise_id, function_name.to_string());
-            }
-            Event::InvokeStarted { promise_id, child: Some(child), .. } => {
-                let state = client.execution(*child).await?.map(|child| child.state.to_string());
-                children.push(Child {
-                    promise: promise_id.relative_to(row.execution_id).to_string(),
-                    execution: child.to_string(),
-                    function: functions.get(promise_id).cloned().unwrap_or_default(),
-                    state,
-                });
-            }
-            _ => {}
-        }
-    }
-    Ok(children)
-}
-
-/// Who took its place.
-fn successor(events: &[JournalEvent]) -> Option<ExecutionId> {
-    events.last()?.event.successor()
-}
-
-fn text(row: &Execution, events: &[JournalEvent], children: &[Child]) -> anyhow::Result<()> {
-    let id = row.execution_id;
+fn text(shown: &Execution, id: ExecutionId, events: &[JournalEvent]) -> anyhow::Result<()> {
+    let children = &shown.children;
     let mut out = anstream::stdout().lock();
-    writeln!(out, "execution  {id}\nfunction   {}\ncomponent  {}", row.function, row.component_digest)?;
-    writeln!(out, "started    {}\nstate      {}", row.created_at, paint::state(&row.state))?;
+    writeln!(out, "execution  {id}\nfunction   {}\ncomponent  {}", shown.function, shown.component)?;
+    writeln!(out, "started    {}\nstate      {}", shown.created_at, paint::state(&shown.state))?;
     for (place, child) in children.iter().take(CHILDREN_SHOWN).enumerate() {
         let label = if place == 0 { "children" } else { "" };
         let state = child.state.as_deref().unwrap_or("not there");
@@ -115,7 +54,7 @@ fn text(row: &Execution, events: &[JournalEvent], children: &[Child]) -> anyhow:
     if children.len() > CHILDREN_SHOWN {
         writeln!(out, "{:<10} and {} more", "", children.len() - CHILDREN_SHOWN)?;
     }
-    if let Some(next) = successor(events) {
+    if let Some(next) = &shown.continued_as {
         writeln!(out, "continued  {next}")?;
     }
     writeln!(out)?;
@@ -129,25 +68,4 @@ fn text(row: &Execution, events: &[JournalEvent], children: &[Child]) -> anyhow:
         }
     }
     Ok(table.finish()?)
-}
-
-async fn json(client: &Client, row: &Execution, events: &[JournalEvent], children: Vec<Child>) -> anyhow::Result<()> {
-    let (result, error) = match client.result(row.execution_id).await? {
-        None => (None, None),
-        Some(Ok(payload)) => (Some(RawValue::from_string(payload.as_str().to_owned())?), None),
-        Some(Err(error)) => (None, Some(error.to_string())),
-    };
-    let shown = Shown {
-        execution: row.execution_id.to_string(),
-        function: &row.function,
-        component: row.component_digest.to_string(),
-        state: &row.state,
-        created_at: row.created_at.to_string(),
-        events: events.len(),
-        children,
-        continued_as: successor(events).map(|next| next.to_string()),
-        result,
-        error,
-    };
-    Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&shown)?)?)
 }

@@ -3,11 +3,13 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use onward_api::Json;
+use onward_api::execution::{Sent, Signal};
 use onward_journal::Name;
 use serde::Serialize;
-use serde_json::value::RawValue;
 
-use super::{ExecutionArg, WorkArgs};
+use super::ExecutionArg;
+use crate::access::{Want, WorkArgs};
 use crate::paint;
 
 /// Send a signal to an execution; it is kept until the execution waits for it
@@ -32,28 +34,25 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Sent<'a> {
-    execution: String,
-    sent: &'static str,
+struct Told<'a> {
+    #[serde(flatten)]
+    sent: Sent,
     name: &'a str,
-    payload: Box<RawValue>,
+    payload: Json,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.open_existing().await?;
-    let row = args.execution.find(&client).await?;
+    let onward = args.work.open(Want::Write).await?;
     let payload = super::payload(args.payload.as_deref())?;
-    let said = RawValue::from_string(payload.as_str().to_owned())?;
-    let key = args.key.as_deref();
-    client.signal(row.execution_id, args.name.clone(), payload, key).await?;
+    let signal = Signal { name: args.name.to_string(), payload: payload.clone(), key: args.key.clone() };
+    let sent = onward.signal(&args.execution.id, signal).await?;
     if args.json {
-        let execution = row.execution_id.to_string();
-        let sent = Sent { execution, sent: "signal", name: &args.name, payload: said, key };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&sent)?)?;
+        let told = Told { sent, name: &args.name, payload, key: args.key.as_deref() };
+        writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    paint::say(format_args!("signal {} is on its way to {}", &*args.name, row.execution_id));
+    paint::say(format_args!("signal {} is on its way to {}", &*args.name, sent.execution));
     Ok(ExitCode::SUCCESS)
 }

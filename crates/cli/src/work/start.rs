@@ -3,17 +3,18 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_engine::client::{Client, Started};
-use onward_journal::{ExecutionId, InvokeResult};
-use serde::Serialize;
-use serde_json::value::RawValue;
+use onward_api::execution::{Failure, Outcome, Start, Started};
 
-use super::{RunArgs, WorkArgs};
+use super::RunArgs;
+use crate::access::{Access, Want, WorkArgs};
 use crate::paint;
+
+/// How long a server is asked to wait at a time, in milliseconds.
+const WAIT_MS: u64 = 30_000;
 
 /// Start a workflow
 ///
-/// With --wait the execution is run here, if no other process runs it, and its result is printed.
+/// With --wait its result is printed. On a store the execution is run here, if no other process runs it.
 ///
 /// Exit codes: 0 it was started (with --wait: it completed), 1 it failed or was cancelled, 2 it could not be started.
 #[derive(clap::Args)]
@@ -38,41 +39,37 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Report {
-    execution: String,
-    existed: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Failure>,
-}
-
-#[derive(Serialize)]
-struct Failure {
-    kind: String,
-    message: String,
-}
-
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.open_existing().await?;
+    let onward = args.work.open(Want::Write).await?;
     let input = super::payload(Some(&args.input))?;
-    let started = client.start(&args.function, input, args.key.as_deref()).await?;
-    if args.wait && !args.json {
-        say_started(&started);
-        paint::say(format_args!("waiting; `onward why {}` says what for", &started.execution.to_string()[..12]));
+    let start = Start { function: args.function.clone(), input, key: args.key.clone(), wait_ms: None };
+    let mut started = onward.start(start).await?;
+    if args.wait {
+        if !args.json {
+            say_started(&started);
+            paint::say(format_args!("waiting; `onward why {}` says what for", &started.execution[..12]));
+        }
+        let Outcome { result, error } = wait(args, &onward, &started.execution).await?;
+        (started.result, started.error) = (result, error);
     }
-    let result = if args.wait { Some(wait(args, &client, started.execution).await?) } else { None };
-    report(args, &started, result.as_ref())?;
-    Ok(ExitCode::from(u8::from(matches!(result, Some(Err(_))))))
+    report(args, &started)?;
+    Ok(ExitCode::from(u8::from(started.error.is_some())))
 }
 
-/// Runs what there is to run until the execution is over.
-async fn wait(args: &Args, client: &Client, execution: ExecutionId) -> anyhow::Result<InvokeResult> {
+/// Until the execution is over. Without a server, what there is to run is run here.
+async fn wait(args: &Args, onward: &Access, execution: &str) -> anyhow::Result<Outcome> {
+    let Some(client) = &onward.client else {
+        loop {
+            let outcome = onward.outcome(execution, WAIT_MS).await?;
+            if outcome.is_known() {
+                return Ok(outcome);
+            }
+        }
+    };
     let engine = args.run.engine(client).open().await?;
-    let result = engine.outcome(execution).await?;
+    engine.outcome(execution.parse()?).await?.ok();
     engine.stop().await?;
-    Ok(result)
+    Ok(onward.outcome(execution, 0).await?)
 }
 
 fn say_started(started: &Started) {
@@ -80,29 +77,20 @@ fn say_started(started: &Started) {
     paint::say(format_args!("{word}: {}", started.execution));
 }
 
-fn report(args: &Args, started: &Started, result: Option<&InvokeResult>) -> anyhow::Result<()> {
-    let Started { execution, existed } = started;
+fn report(args: &Args, started: &Started) -> anyhow::Result<()> {
     if args.json {
-        let (value, error) = match result {
-            None => (None, None),
-            Some(Ok(payload)) => (Some(RawValue::from_string(payload.as_str().to_owned())?), None),
-            Some(Err(error)) => {
-                (None, Some(Failure { kind: error.kind.to_string(), message: error.message.to_string() }))
-            }
-        };
-        let report = Report { execution: execution.to_string(), existed: *existed, result: value, error };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(started)?)?;
         return Ok(());
     }
     if !args.wait {
         say_started(started);
     }
-    match result {
-        None => writeln!(io::stdout(), "{execution}")?,
-        Some(Ok(payload)) => writeln!(io::stdout(), "{}", payload.as_str())?,
-        Some(Err(error)) => {
-            paint::say(format_args!("{}: {}", paint::error("failed"), paint::plain(&error.to_string())));
+    match (&started.result, &started.error) {
+        (Some(result), _) => writeln!(io::stdout(), "{}", result.as_str())?,
+        (_, Some(Failure { kind, message })) => {
+            paint::say(format_args!("{}: {kind}: {}", paint::error("failed"), paint::plain(message)));
         }
+        _ => writeln!(io::stdout(), "{}", started.execution)?,
     }
     Ok(())
 }

@@ -2,20 +2,19 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context as _;
-use onward_engine::client::Client;
-use onward_engine::explain;
-use onward_engine::waits::{self, Waits};
+use onward_api::explanation::Owner;
+use onward_api::waits::Waits;
+use onward_engine::waits;
 use onward_journal::jsonl::Line;
-use onward_journal::{Event, ExecutionId, Journal, JournalEvent};
-use onward_store::Shard;
-use onward_store::tables::Execution;
+use onward_journal::{Event, ExecutionId, Journal, JournalEvent, Timestamp};
+use tokio::time::Instant;
 
-use super::{ExecutionArg, WorkArgs};
+use super::ExecutionArg;
+use crate::access::{Access, Want, WorkArgs};
 use crate::journal::table::Table;
-use crate::paint;
+use crate::{events, paint};
 
 /// Watch an execution: its journal so far, and every event as it is recorded, until it is over
 ///
@@ -33,8 +32,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How often to look.
-const LOOK: Duration = Duration::from_millis(200);
+/// How long to wait for news at a time, in milliseconds.
+const LOOK_MS: u64 = 200;
 
 /// So many looks, and one at who works on it.
 const LOOKS_PER_OWNER: u32 = 10;
@@ -43,11 +42,11 @@ const LOOKS_PER_OWNER: u32 = 10;
 const EXIT_INTERRUPTED: u8 = 128 + 2;
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.existing().await?;
-    let row = args.execution.find(&client).await?;
-    let mut watch = Watch::new(args, client);
+    let onward = args.work.open(Want::Read).await?;
+    let execution = onward.execution(&args.execution.id).await?;
+    let mut watch = Watch::new(args, onward);
     let ended = tokio::select! {
-        ended = watch.follow(row) => Some(ended),
+        ended = watch.follow(execution.execution.parse()?) => Some(ended),
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             None
@@ -58,32 +57,33 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 struct Watch {
-    client: Client,
+    onward: Access,
     /// Absent when JSON is wanted.
     table: Option<Table>,
     has_terminal: bool,
     /// Whether a line stands at the bottom that is to be written over.
     has_status: bool,
     has_said_nobody: bool,
+    /// What time it was there, and when that was heard.
+    heard: Option<(Timestamp, Instant)>,
 }
 
 impl Watch {
-    fn new(args: &Args, client: Client) -> Self {
+    fn new(args: &Args, onward: Access) -> Self {
         let has_terminal = !args.json && io::stdout().is_terminal();
         let table = (!args.json).then(Table::new);
-        Self { client, table, has_terminal, has_status: false, has_said_nobody: false }
+        Self { onward, table, has_terminal, has_status: false, has_said_nobody: false, heard: None }
     }
 
     /// Until the execution, or whoever takes its place, is over.
-    async fn follow(&mut self, row: Execution) -> anyhow::Result<ExitCode> {
-        let mut row = row;
+    async fn follow(&mut self, execution: ExecutionId) -> anyhow::Result<ExitCode> {
+        let mut id = execution;
         loop {
-            match self.until_over(&row).await? {
+            match self.until_over(id).await? {
                 Event::ExecutionCompleted { continued_as: Some(next), .. } => {
                     self.clear()?;
                     paint::say(format_args!("it goes on as {next}"));
-                    let found = self.client.execution(next).await?;
-                    row = found.with_context(|| format!("there is no execution {next}"))?;
+                    id = next;
                 }
                 Event::ExecutionCompleted { .. } => return Ok(ExitCode::SUCCESS),
                 _ => return Ok(ExitCode::from(1)),
@@ -92,12 +92,12 @@ impl Watch {
     }
 
     /// Shows what is recorded, until something final is.
-    async fn until_over(&mut self, row: &Execution) -> anyhow::Result<Event> {
-        let id = row.execution_id;
+    async fn until_over(&mut self, id: ExecutionId) -> anyhow::Result<Event> {
         let mut journal = Journal::new(id);
         let mut waits = Waits::default();
         for look in 0_u32.. {
-            let events = self.client.journal_from(id, journal.fold().version()).await?;
+            let wait_ms = if look == 0 { 0 } else { LOOK_MS };
+            let events = events::of(&*self.onward, id, journal.fold().version(), wait_ms).await?;
             if !events.is_empty() {
                 self.clear()?;
                 self.show(id, &mut journal, events)?;
@@ -107,10 +107,9 @@ impl Watch {
                 return Ok(last.event.clone());
             }
             if look.is_multiple_of(LOOKS_PER_OWNER) {
-                self.look_for_owner(row.shard).await?;
+                self.look_for_owner(id).await?;
             }
-            self.status(&waits).await?;
-            tokio::time::sleep(LOOK).await;
+            self.status(&waits)?;
         }
         anyhow::bail!("it was watched for longer than anybody lives")
     }
@@ -136,29 +135,24 @@ impl Watch {
     }
 
     /// Says once that nobody works on it.
-    async fn look_for_owner(&mut self, shard: Shard) -> anyhow::Result<()> {
+    async fn look_for_owner(&mut self, id: ExecutionId) -> anyhow::Result<()> {
         if self.has_said_nobody {
             return Ok(());
         }
-        let (is_owned, is_anybody_there) = explain::is_owned(&**self.client.store(), shard).await?;
-        if !is_owned {
+        let explained = self.onward.explain(&id.to_string()).await?;
+        if explained.end.is_none() && !matches!(explained.owner, Owner::Process { .. }) {
             self.has_said_nobody = true;
             self.clear()?;
-            paint::say(if is_anybody_there {
-                "no process works on it at the moment"
-            } else {
-                "no process works on this store: start one with `onward worker`"
-            });
+            paint::say(explained.next.first().map_or("no process works on it at the moment", String::as_str));
         }
+        self.heard = Some((explained.now.0, Instant::now()));
         Ok(())
     }
 
     /// What it waits for, on the last line of a terminal.
-    async fn status(&mut self, waits: &Waits) -> anyhow::Result<()> {
-        if !self.has_terminal {
-            return Ok(());
-        }
-        let now = self.client.store().now().await?;
+    fn status(&mut self, waits: &Waits) -> anyhow::Result<()> {
+        let (true, Some((at, since))) = (self.has_terminal, self.heard) else { return Ok(()) };
+        let now = at.plus_ms(u64::try_from(since.elapsed().as_millis())?);
         self.has_status = true;
         let mut out = io::stdout();
         // A line that is too long for the terminal is cut, not wrapped: it could not be written over.

@@ -3,12 +3,13 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_engine::explain::{self, End, Explanation, Owner};
-use onward_engine::waits::{Waiting, What};
-use onward_engine::{Shown, ago};
+use onward_api::explanation::{End, Explanation, Owner};
+use onward_api::waits::{Waiting, What};
+use onward_api::{Shown, ago};
 use onward_journal::Timestamp;
 
-use super::{ExecutionArg, WorkArgs};
+use super::ExecutionArg;
+use crate::access::{Want, WorkArgs};
 use crate::paint;
 
 /// Explain what an execution waits for, since when, who works on it, and what happens next
@@ -29,9 +30,8 @@ pub(crate) struct Args {
 const SHOWN_MAX: usize = 8;
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.existing().await?;
-    let row = args.execution.find(&client).await?;
-    let explanation = explain::of(&client, row.execution_id).await?;
+    let onward = args.work.open(Want::Read).await?;
+    let explanation = onward.explain(&args.execution.id).await?;
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&explanation)?)?;
     } else {
@@ -60,7 +60,7 @@ fn lines(explained: &Explanation) -> Vec<(&'static str, String)> {
     if explained.end.is_none() {
         lines.push(("owner", owner(&explained.owner, now)));
     }
-    let label = match explained.waits.mode {
+    let label = match explained.waits.mode.as_deref() {
         Some("any") if explained.waits.waits_for.len() > 1 => "waits for one of",
         Some("all") if explained.waits.waits_for.len() > 1 => "waits for all of",
         _ => "waits for",
@@ -104,7 +104,7 @@ fn moment(at: Timestamp, now: Timestamp) -> String {
 
 fn ended(end: &End) -> String {
     match end {
-        End::Result(result) => format!("the result {}", paint::plain(&result.to_string())),
+        End::Result(result) => format!("the result {}", paint::plain(result.as_str())),
         End::Error(error) => format!("the error {}", paint::plain(&error.to_string())),
         End::Cancelled(reason) => format!("its cancellation: {}", paint::plain(reason)),
         End::ContinuedAs(next) => {

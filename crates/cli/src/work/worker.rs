@@ -3,9 +3,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::bail;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{RunArgs, WorkArgs};
+use super::RunArgs;
+use crate::access::{Want, WorkArgs};
 
 /// Run the executions of a store until Ctrl-C
 ///
@@ -24,7 +26,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let client = args.work.open().await?;
+    let access = args.work.open(Want::Create).await?;
+    let Some(client) = access.client else { bail!("a worker runs the executions of a store: --store URL") };
     let mut engine = args.run.engine(&client).lease(Duration::from_millis(args.lease_ms)).open().await?;
     let mut terminated = signal(SignalKind::terminate())?;
     tokio::select! {

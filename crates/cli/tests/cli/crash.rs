@@ -9,7 +9,7 @@ use onward_embed::store;
 use onward_engine::client::{Client, SHARDS, Scope, is_over};
 use onward_journal::jsonl::{Line, Reader};
 use onward_journal::{AwaitKind, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload};
-use onward_store::tables::{Execution, Message, ShardLease};
+use onward_store::tables::{Message, ShardLease};
 use onward_store::{Policy, Records as _, Scan};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -274,11 +274,11 @@ impl Load {
             let result = self.client.result(it.id).await.unwrap().unwrap();
             expect_result(it.kind, &result);
         }
-        let (mut after, mut count): (Option<Execution>, _) = (None, 0);
+        let (mut after, mut count) = (None, 0);
         loop {
-            let rows = self.client.executions(after.as_ref(), 500).await.unwrap();
+            let rows = self.client.executions(after, 500).await.unwrap();
             let Some(last) = rows.last() else { break };
-            after = Some(last.clone());
+            after = Some((last.created_at, last.execution_id));
             count += rows.len();
             for row in rows {
                 assert!(is_over(&row), "{row:?}");

@@ -7,6 +7,7 @@ mod faults;
 mod journal;
 mod kills;
 mod look;
+mod server;
 mod state;
 mod work;
 mod worked;
@@ -16,7 +17,12 @@ use std::process::{Command, Output, Stdio};
 
 fn onward(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onward"));
-    command.args(args).env_remove("CLICOLOR_FORCE").env_remove("NO_COLOR").env_remove("ONWARD_STORE");
+    command
+        .args(args)
+        .env_remove("CLICOLOR_FORCE")
+        .env_remove("NO_COLOR")
+        .env_remove("ONWARD_STORE")
+        .env_remove("ONWARD_SERVER");
     command
 }
 

@@ -143,7 +143,7 @@ fn a_workflow_that_is_cancelled_cleans_up() {
 
 /// Kills the process that runs a chain again and again, each time when it has come a little further.
 fn killed(place: &Place, kills: usize) {
-    let args = ["start", "chain", "{\"steps\":600,\"work\":10}", "--key", "killed"];
+    let args = ["start", "chain", "{\"steps\":3000,\"work\":10}", "--key", "killed"];
     let started = place.run(&args);
     let execution = text(&started.stdout).trim().to_owned();
     let args = [&args[..], &["--wait"]].concat();
@@ -157,10 +157,10 @@ fn killed(place: &Place, kills: usize) {
     }
     assert!(killed > kills / 2, "only {killed} of {kills} kills came in time");
     let output = place.run(&args);
-    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "600\n"), "{}", text(&output.stderr));
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "3000\n"), "{}", text(&output.stderr));
     let events = place.events(&execution);
     let completed = kinds(&events).iter().filter(|kind| **kind == "InvokeCompleted").count();
-    assert_eq!(completed, 600, "every step is recorded once");
+    assert_eq!(completed, 3_000, "every step is recorded once");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use super::Code;
 use super::look::{Around, Fate, Seen};
 use crate::client::SHARDS;
 use crate::standing::{AT_ONCE, NEVER, standing};
-use crate::waits::{self, What};
+use crate::waits;
+use onward_api::waits::What;
 
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use onward_store::{Error, Shard, Store};
 
 use super::look::Seen;
 use super::{Code, Finding, LATE_MS};
-use crate::ago;
 use crate::explain::leases;
 use crate::standing::{AT_ONCE, standing};
+use onward_api::ago;
 
 /// A process that has just come takes its shards within so long.
 const MOMENT: Duration = Duration::from_secs(1);

@@ -8,20 +8,18 @@ mod judge;
 mod late;
 mod look;
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
+use onward_api::finding::{Code, Finding};
 use onward_journal::{ExecutionId, Timestamp};
 use onward_store::tables::{Alert, Execution as Row, Message};
 use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
-use serde::Serialize;
 
 use self::judge::Flaw;
 use self::late::Lateness;
 use self::look::{Looker, Seen};
-use crate::Shown;
 use crate::client::is_over;
 use crate::shard::{is_taken, message_event};
 use crate::verify::Stopped;
@@ -47,110 +45,6 @@ pub struct Tally {
     pub events: u64,
     /// Messages.
     pub messages: u64,
-}
-
-/// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Class {
-    /// It cannot have come about by itself, or does not go on by itself.
-    Wrong,
-    /// A person was told of it, and nothing has happened since.
-    Attention,
-    /// It goes on by itself as soon as somebody works on it.
-    Warning,
-}
-
-/// What is the matter; stable, for programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Code {
-    /// Nothing wakes the execution when it is due.
-    WakeMissing,
-    /// It is woken before anything is due.
-    WakeEarly,
-    /// It is over, and is woken all the same.
-    WakeAfterEnd,
-    /// The row shows another state than the journal has.
-    StateDiffers,
-    /// The journal breaks a rule.
-    JournalInvalid,
-    /// The journal cannot be read.
-    JournalUnreadable,
-    /// The code is not in the store.
-    ComponentMissing,
-    /// The row names other code than the journal.
-    ComponentDiffers,
-    /// It waits for an invocation that was never begun.
-    NotStarted,
-    /// It waits for a signal that is there.
-    SignalNotTaken,
-    /// A child that it waits for is not there.
-    ChildMissing,
-    /// A child that it waits for is over, and its result is nowhere.
-    ChildResultLost,
-    /// The execution that should have taken its place is not there.
-    SuccessorMissing,
-    /// It is in a slice that it does not belong to.
-    ShardWrong,
-    /// A message to an execution that is not there.
-    MessageOrphan,
-    /// A message that cannot be read.
-    MessageUnreadable,
-    /// A message in a slice that its execution is not in.
-    MessageShard,
-    /// Work is late because nobody takes its shard, although processes are there.
-    ShardUnattended,
-    /// A person was told of it, and nothing has happened since.
-    Alert,
-    /// Work is late because no process is there.
-    NobodyWorks,
-    /// Work is late although its shard has an owner.
-    Late,
-}
-
-impl Code {
-    /// How bad that is.
-    pub const fn class(self) -> Class {
-        match self {
-            Self::Alert => Class::Attention,
-            Self::NobodyWorks | Self::Late => Class::Warning,
-            _ => Class::Wrong,
-        }
-    }
-}
-
-/// Something that is the matter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Finding {
-    /// The execution; absent when it is about many.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub execution: Option<Shown<ExecutionId>>,
-    /// What.
-    pub code: Code,
-    /// How bad it is.
-    pub class: Class,
-    /// The particulars, for people.
-    pub message: String,
-}
-
-impl Finding {
-    fn new(execution: Option<ExecutionId>, code: Code, message: String) -> Self {
-        Self { execution: execution.map(Shown), code, class: code.class(), message }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.execution {
-            Some(Shown(execution)) => write!(f, "execution {execution}: ")?,
-            None => write!(f, "store: ")?,
-        }
-        // The code as programs see it.
-        let code = serde_json::to_string(&self.code).unwrap_or_default();
-        write!(f, "{}: {}", code.trim_matches('"'), self.message)
-    }
 }
 
 /// Looks at every execution, message and alert of a store, page by page.

@@ -32,6 +32,11 @@ pub trait Code: Send + Sync {
     /// Makes a component ready to run, and says which functions it has.
     async fn load(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String>;
 
+    /// The functions of a component that is to be deployed, if it is one, and if the patterns of `hosts` are some.
+    async fn functions(&self, code: &[u8], _hosts: &[String]) -> Result<Vec<FunctionInfo>, String> {
+        self.load(code).await
+    }
+
     /// Whether a component is ready to run.
     fn is_loaded(&self, component: ComponentDigest) -> bool;
 

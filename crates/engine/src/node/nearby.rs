@@ -34,26 +34,15 @@ const BEGUN_MAX: usize = 256;
 
 impl Nearby {
     /// Tells how an execution ends, if it ends here. It may have ended before.
-    pub fn ending(&self, execution: ExecutionId) -> oneshot::Receiver<Ending> {
-        let (sender, receiver) = oneshot::channel();
-        let mut waiting = lock(&self.waiting);
-        let its = waiting.entry(execution).or_default();
-        its.retain(|sender| !sender.is_closed());
-        its.push(sender);
-        receiver
+    pub(crate) fn ending(&self, execution: ExecutionId) -> Listening<'_> {
+        let (sender, told) = oneshot::channel();
+        lock(&self.waiting).entry(execution).or_default().push(sender);
+        Listening { nearby: self, execution, told }
     }
 
     /// Whether an execution was started here just now and is not over: there is no use in asking the store.
-    pub fn is_fresh(&self, execution: ExecutionId) -> bool {
+    pub(crate) fn is_fresh(&self, execution: ExecutionId) -> bool {
         lock(&self.begun).contains(&execution)
-    }
-
-    /// Forgets who has stopped waiting.
-    pub fn tidy(&self, execution: ExecutionId) {
-        let mut waiting = lock(&self.waiting);
-        if waiting.get(&execution).is_some_and(|its| its.iter().all(oneshot::Sender::is_closed)) {
-            waiting.remove(&execution);
-        }
     }
 
     /// Who starts to wait after this finds that it is no longer fresh.
@@ -101,6 +90,26 @@ impl Nearby {
         let mut begun = lock(&self.begun);
         if let Some(place) = begun.iter().rposition(|it| *it == execution) {
             begun.remove(place);
+        }
+    }
+}
+
+/// Somebody who waits for the end of an execution, and is forgotten when they stop.
+pub(crate) struct Listening<'a> {
+    nearby: &'a Nearby,
+    execution: ExecutionId,
+    pub(crate) told: oneshot::Receiver<Ending>,
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.told.close();
+        let mut waiting = lock(&self.nearby.waiting);
+        if let Some(its) = waiting.get_mut(&self.execution) {
+            its.retain(|sender| !sender.is_closed());
+            if its.is_empty() {
+                waiting.remove(&self.execution);
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onward_engine::doctor::{Class, Code};
+use onward_api::finding::{Class, Code};
 use onward_engine::shard::signal;
 use onward_journal::{AwaitKind, ComponentDigest, Delivery, Event, ExecutionError, ExecutionId, InvokeKind, Timestamp};
 use onward_store::lease;

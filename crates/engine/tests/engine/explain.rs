@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use onward_engine::explain::{End, Owner};
-use onward_engine::waits::What;
+use onward_api::explanation::{End, Owner};
+use onward_api::waits::What;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_store::tables::Alert;
 use onward_store::{Commit, Serial};
@@ -71,7 +71,7 @@ async fn children_in_a_join_set_are_followed_and_know_their_parent() {
     let place = Place::new().await;
     let id = place.waiting("family", "1").await;
     let explained = place.explain(id).await;
-    assert_eq!((explained.waits.mode, explained.waits.waits_for.len()), (Some("any"), 2));
+    assert_eq!((explained.waits.mode.as_deref(), explained.waits.waits_for.len()), (Some("any"), 2));
     let children = place.children(id).await;
     for (waiting, child) in explained.waits.waits_for.iter().zip(&children) {
         let What::Child { execution, function, state, .. } = &waiting.what else { panic!() };
@@ -88,7 +88,7 @@ async fn children_in_a_join_set_are_followed_and_know_their_parent() {
 async fn what_is_over_says_what_it_ended_with() {
     let place = Place::new().await;
     let done = place.explain(place.waiting("echo", "[1]").await).await;
-    assert!(matches!(&done.end, Some(End::Result(result)) if result.get() == "[1]"));
+    assert!(matches!(&done.end, Some(End::Result(result)) if result.as_str() == "[1]"));
     assert_eq!(done.next, ["nothing: it is over"]);
     let failed = place.explain(place.waiting("fail", "1").await).await;
     assert!(matches!(&failed.end, Some(End::Error(error)) if error == "card_declined: no"));

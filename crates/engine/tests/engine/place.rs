@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_api::explanation::Explanation;
+use onward_api::finding::{Code as Found, Finding};
 use onward_engine::client::Client;
-use onward_engine::doctor::{self, Code as Found, Finding};
-use onward_engine::explain::{self, Explanation};
+use onward_engine::doctor;
+use onward_engine::explain;
 use onward_engine::node::{Library, Native, Node, Options};
 use onward_engine::shard::Attempt;
 use onward_execution::{Script, Taken};

@@ -1,7 +1,7 @@
 //! Code that repeats a journal, code that does not, and code that goes on where the journal ends.
 
+use onward_api::waits::What;
 use onward_engine::replay::{End, Verdict, replay};
-use onward_engine::waits::What;
 use onward_execution::{Host, Script};
 use onward_journal::{ExecutionError, ExecutionId, InvokeResult, Journal, Payload};
 

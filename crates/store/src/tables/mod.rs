@@ -7,17 +7,19 @@ mod dispatch;
 mod execution;
 mod projection;
 mod shard;
+mod token;
 
 pub use component::{Component, Function};
 pub use dispatch::{AuditEntry, CampaignRun, Job, OutboxItem};
 pub use execution::{Execution, Message, Timer};
 pub use projection::{Alert, Snapshot};
 pub use shard::ShardLease;
+pub use token::Token;
 
 use crate::{Record as _, Table};
 
 /// Every table.
-pub const ALL: [&Table; 12] = [
+pub const ALL: [&Table; 13] = [
     ShardLease::TABLE,
     Component::TABLE,
     Function::TABLE,
@@ -30,6 +32,7 @@ pub const ALL: [&Table; 12] = [
     Job::TABLE,
     OutboxItem::TABLE,
     AuditEntry::TABLE,
+    Token::TABLE,
 ];
 
 #[cfg(test)]

@@ -58,10 +58,13 @@ fn pool(table: &Table, column: &Column) -> Vec<Value> {
         (_, "job_type") => texts(&["email_send_batch", "voice_call_batch", "social_post_batch"]),
         (_, "kind") if table.name == "functions" => texts(&["workflow", "task"]),
         (_, "severity") => texts(&["P1", "P2"]),
+        (_, "role") => texts(&["viewer", "operator", "engineer", "admin", "worker"]),
         (_, "condition") => texts(&["CURRENT", "STALE", "INCONSISTENT"]),
         (_, "state") => texts(&["Running", "Blocked", "Completed"]),
         (_, "holes" | "snapshot" | "detail" | "payload") => texts(&["{}", "[1, 2]", r#"{"b":1,"a":"é"}"#]),
-        (_, "execution_id" | "component_digest") => (1..=3).map(|number| distinct(Type::Bytes, number)).collect(),
+        (_, "execution_id" | "component_digest" | "token_hash") => {
+            (1..=3).map(|number| distinct(Type::Bytes, number)).collect()
+        }
         _ => pool_of(column.of),
     }
 }

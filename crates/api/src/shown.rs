@@ -1,8 +1,11 @@
 //! Ids and instants as programs and people read them: the text itself, and how far away it is.
 
+use std::borrow::Cow;
 use std::fmt::Display;
+use std::str::FromStr;
 
 use onward_journal::Timestamp;
+use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::{Serialize, Serializer};
 
 /// Something that is written as the text it is shown as.
@@ -12,6 +15,13 @@ pub struct Shown<T>(pub T);
 impl<T: Display> Serialize for Shown<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Shown<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(D::Error::custom)
     }
 }
 

@@ -1,0 +1,250 @@
+//! A client over HTTP: the same questions as to a store, asked of a server.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Onward;
+use crate::component::{Deployed, NamedFunction, NamedFunctions};
+use crate::execution::{Cancel, Execution, ExecutionPage, Listing, Outcome, Sent, Signal, Start, Started};
+use crate::explanation::Explanation;
+use crate::finding::{self, Verdict};
+use crate::problem::{Code, Problem};
+use crate::run::{self, Append, Appended, AppendedAll, RunEventPage, RunSnapshot, Verified};
+use crate::token::{MadeToken, NewToken, TokenInfo, TokenList};
+
+/// How long it may take to reach a server.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long an answer may take besides what was asked to wait for.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// How long findings may come.
+const STREAM: Duration = Duration::from_secs(24 * 3_600);
+
+/// Access to a server.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+}
+
+/// How to reach a server.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// Where it is: `http://127.0.0.1:7400`.
+    pub url: String,
+    /// Who asks.
+    pub token: Option<String>,
+    /// Tenant, project and environment, where they are not what the token says anyway.
+    pub scope: Option<[String; 3]>,
+}
+
+impl Client {
+    /// A client of a server. Nothing is sent yet.
+    pub fn new(access: &Access) -> Result<Self, Problem> {
+        let wrong = |words: String| Problem::new(Code::InvalidRequest, words);
+        let base: Url = access.url.parse().map_err(|error| wrong(format!("{}: {error}", access.url)))?;
+        if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
+            return Err(wrong(format!("{} is not the URL of a server", access.url)));
+        }
+        let mut headers = HeaderMap::new();
+        let value = |text: &str| HeaderValue::from_str(text).map_err(|_| wrong("not plain text".to_owned()));
+        if let Some(token) = &access.token {
+            let mut bearer = value(&format!("Bearer {token}"))?;
+            bearer.set_sensitive(true);
+            headers.insert(AUTHORIZATION, bearer);
+        }
+        if let Some(scope) = &access.scope {
+            let names = ["onward-tenant", "onward-project", "onward-environment"];
+            for (name, text) in names.into_iter().zip(scope) {
+                headers.insert(HeaderName::from_static(name), value(text)?);
+            }
+        }
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // Another may have been quicker, which is as good.
+            drop(rustls::crypto::ring::default_provider().install_default());
+        }
+        let http = reqwest::Client::builder().default_headers(headers).connect_timeout(CONNECT).tcp_nodelay(true);
+        let http = http.build().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+        Ok(Self { http, base })
+    }
+
+    /// Makes a token.
+    pub async fn create_token(&self, new: &NewToken) -> Result<MadeToken, Problem> {
+        self.ask(self.request(Method::POST, &["tokens"])?.json(new)).await
+    }
+
+    /// The tokens of the scope.
+    pub async fn tokens(&self) -> Result<Vec<TokenInfo>, Problem> {
+        let list: TokenList = self.ask(self.request(Method::GET, &["tokens"])?).await?;
+        Ok(list.tokens)
+    }
+
+    /// Takes a token back.
+    pub async fn revoke_token(&self, name: &str) -> Result<(), Problem> {
+        self.send(self.request(Method::DELETE, &["tokens", name])?).await.map(drop)
+    }
+
+    /// A request to what is below `/v1`, with names as they are.
+    fn request(&self, method: Method, path: &[&str]) -> Result<RequestBuilder, Problem> {
+        let mut url = self.base.clone();
+        url.path_segments_mut()
+            .map_err(|()| Problem::new(Code::InvalidRequest, "the URL has no path"))?
+            .pop_if_empty()
+            .push("v1")
+            .extend(path);
+        Ok(self.http.request(method, url).timeout(ANSWER))
+    }
+
+    fn get(&self, path: &[&str], query: &impl Serialize, wait_ms: u64) -> Result<RequestBuilder, Problem> {
+        let timeout = ANSWER + Duration::from_millis(wait_ms);
+        Ok(self.request(Method::GET, path)?.query(query).timeout(timeout))
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Problem> {
+        let bytes = self.send(request).await?.bytes().await.map_err(|error| unreached(&error))?;
+        serde_json::from_slice(&bytes).map_err(|error| not_understood(&error.to_string()))
+    }
+
+    async fn text(&self, request: RequestBuilder) -> Result<String, Problem> {
+        self.send(request).await?.text().await.map_err(|error| unreached(&error))
+    }
+
+    /// Findings, one a line, and a verdict on the last. All there is may be read: nobody knows how long that takes.
+    async fn stream<F: DeserializeOwned, V: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+        found: &mut (dyn FnMut(F) + Send),
+    ) -> Result<V, Problem> {
+        let mut chunks = self.send(request.timeout(STREAM)).await?.bytes_stream();
+        let mut rest = Vec::new();
+        while let Some(chunk) = chunks.next().await {
+            rest.extend_from_slice(&chunk.map_err(|error| unreached(&error))?);
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = rest.drain(..=end).collect();
+                if let Ok(finding) = serde_json::from_slice(&line) {
+                    found(finding);
+                } else if let Ok(verdict) = serde_json::from_slice(&line) {
+                    return Ok(verdict);
+                } else {
+                    return Err(serde_json::from_slice(&line).unwrap_or_else(|_| not_understood("a finding")));
+                }
+            }
+        }
+        Err(not_understood("it ends without a verdict"))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, Problem> {
+        let response = request.send().await.map_err(|error| unreached(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let text = response.text().await.map_err(|error| unreached(&error))?;
+        // Something between may have answered.
+        Err(serde_json::from_str(&text).unwrap_or_else(|_| not_understood(&format!("status {status}"))))
+    }
+}
+
+fn unreached(error: &reqwest::Error) -> Problem {
+    let mut words = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(deeper) = cause {
+        words = format!("{words}: {deeper}");
+        cause = deeper.source();
+    }
+    Problem::new(Code::Unavailable, format!("the server cannot be reached: {words}"))
+}
+
+fn not_understood(words: &str) -> Problem {
+    Problem::new(Code::Internal, format!("the answer is not one of Onward: {words}"))
+}
+
+#[async_trait]
+impl Onward for Client {
+    async fn deploy(&self, code: Vec<u8>, hosts: Vec<String>) -> Result<Deployed, Problem> {
+        let request = self.request(Method::POST, &["components"])?.query(&[("allowHosts", hosts.join(","))]);
+        let request = request.header("content-type", "application/wasm").timeout(ANSWER * 10);
+        self.ask(request.body(code)).await
+    }
+
+    async fn component(&self, execution: &str) -> Result<Vec<u8>, Problem> {
+        let response = self.send(self.request(Method::GET, &["executions", execution, "component"])?).await?;
+        Ok(response.bytes().await.map_err(|error| unreached(&error))?.to_vec())
+    }
+
+    async fn functions(&self) -> Result<Vec<NamedFunction>, Problem> {
+        let all: NamedFunctions = self.ask(self.request(Method::GET, &["functions"])?).await?;
+        Ok(all.functions)
+    }
+
+    async fn start(&self, start: Start) -> Result<Started, Problem> {
+        let timeout = ANSWER + Duration::from_millis(start.wait_ms.unwrap_or(0));
+        self.ask(self.request(Method::POST, &["executions"])?.json(&start).timeout(timeout)).await
+    }
+
+    async fn outcome(&self, execution: &str, wait_ms: u64) -> Result<Outcome, Problem> {
+        self.ask(self.get(&["executions", execution, "result"], &[("waitMs", wait_ms)], wait_ms)?).await
+    }
+
+    async fn executions(&self, listing: Listing) -> Result<ExecutionPage, Problem> {
+        self.ask(self.get(&["executions"], &listing, 0)?).await
+    }
+
+    async fn execution(&self, execution: &str) -> Result<Execution, Problem> {
+        self.ask(self.request(Method::GET, &["executions", execution])?).await
+    }
+
+    async fn journal(&self, execution: &str, from: u64, wait_ms: u64) -> Result<String, Problem> {
+        let query = [("from", from), ("waitMs", wait_ms)];
+        self.text(self.get(&["executions", execution, "journal"], &query, wait_ms)?).await
+    }
+
+    async fn explain(&self, execution: &str) -> Result<Explanation, Problem> {
+        self.ask(self.request(Method::GET, &["executions", execution, "why"])?).await
+    }
+
+    async fn signal(&self, execution: &str, signal: Signal) -> Result<Sent, Problem> {
+        self.ask(self.request(Method::POST, &["executions", execution, "signals"])?.json(&signal)).await
+    }
+
+    async fn cancel(&self, execution: &str, cancel: Cancel) -> Result<Sent, Problem> {
+        self.ask(self.request(Method::POST, &["executions", execution, "cancel"])?.json(&cancel)).await
+    }
+
+    async fn doctor(&self, hear: &mut (dyn FnMut(finding::Heard) + Send)) -> Result<Verdict, Problem> {
+        let request = self.request(Method::GET, &["doctor"])?;
+        self.stream(request, &mut |found| hear(finding::Heard::Found(found))).await
+    }
+
+    async fn append(&self, append: Append) -> Result<Vec<Appended>, Problem> {
+        let all: AppendedAll = self.ask(self.request(Method::POST, &["run-events"])?.json(&append)).await?;
+        Ok(all.results)
+    }
+
+    async fn run_events(&self, run: &str, after: u64, limit: u32, wait_ms: u64) -> Result<RunEventPage, Problem> {
+        let query = [("after", after), ("limit", u64::from(limit)), ("waitMs", wait_ms)];
+        self.ask(self.get(&["runs", run, "events"], &query, wait_ms)?).await
+    }
+
+    async fn verify(
+        &self,
+        run: Option<&str>,
+        accept_v1_keys: bool,
+        hear: &mut (dyn FnMut(run::Heard) + Send),
+    ) -> Result<Verified, Problem> {
+        let request = self.request(Method::GET, &["verify"])?.query(&[("acceptV1Keys", accept_v1_keys)]);
+        let request = request.query(&run.map(|run| [("run", run)]));
+        self.stream(request, &mut |wrong| hear(run::Heard::Found(wrong))).await
+    }
+
+    async fn snapshot(&self, run: &str, project: bool) -> Result<RunSnapshot, Problem> {
+        self.ask(self.get(&["runs", run, "snapshot"], &[("project", project)], 0)?).await
+    }
+}

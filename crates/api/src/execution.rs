@@ -1,0 +1,225 @@
+//! Executions: how they are started, listed, shown and told things.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::Json;
+
+/// A workflow to start.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Start {
+    /// Its name.
+    pub function: String,
+    /// What it is called with; null unless told.
+    #[serde(default)]
+    pub input: Json,
+    /// Starting again with the same key and input returns the same execution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1024)]
+    pub key: Option<String>,
+    /// How many milliseconds to wait for the result; at most a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 60_000)]
+    pub wait_ms: Option<u64>,
+}
+
+/// What a start came to.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Started {
+    /// The execution.
+    pub execution: String,
+    /// Whether it was there already: the key has started it before.
+    pub existed: bool,
+    /// Its result, if it was waited for and has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Json>,
+    /// What it failed with, if it was waited for and has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}
+
+/// What an execution ended with. Nothing of it while it has not.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct Outcome {
+    /// Its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Json>,
+    /// What it failed with, or why it was cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}
+
+impl Outcome {
+    /// Whether it has ended.
+    pub const fn is_known(&self) -> bool {
+        self.result.is_some() || self.error.is_some()
+    }
+}
+
+/// An error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Failure {
+    /// What kind of error.
+    pub kind: String,
+    /// What happened.
+    pub message: String,
+}
+
+/// Which executions to list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Listing {
+    /// Only those in this state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    pub state: Option<State>,
+    /// Only those of this workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// Where to go on: the `next` of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// At most so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<u32>,
+}
+
+/// The states that executions are in, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum State {
+    /// It has something to do.
+    Running,
+    /// It waits.
+    Blocked,
+    /// It is asked to stop, and cleans up.
+    Cancelling,
+    /// It returned a result.
+    Completed,
+    /// It returned an error.
+    Failed,
+    /// It was stopped.
+    Cancelled,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Running, Self::Blocked, Self::Cancelling, Self::Completed, Self::Failed, Self::Cancelled];
+
+    /// As it is stored.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "Running",
+            Self::Blocked => "Blocked",
+            Self::Cancelling => "Cancelling",
+            Self::Completed => "Completed",
+            Self::Failed => "Failed",
+            Self::Cancelled => "Cancelled",
+        }
+    }
+}
+
+/// An execution in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// Its id.
+    pub execution: String,
+    /// The workflow.
+    pub function: String,
+    /// Its state.
+    pub state: String,
+    /// The key that it was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// When it was started.
+    pub created_at: String,
+}
+
+/// A part of a list of executions, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ExecutionPage {
+    /// The executions.
+    pub executions: Vec<Summary>,
+    /// What to pass as `after` for those that follow; absent when these were the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// An execution.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Execution {
+    /// Its id.
+    pub execution: String,
+    /// The workflow.
+    pub function: String,
+    /// The component that it runs.
+    pub component: String,
+    /// Its state.
+    pub state: String,
+    /// When it was started.
+    pub created_at: String,
+    /// How many events its journal has.
+    pub events: u64,
+    /// Executions that perform operations of this one, in the order in which they were started.
+    pub children: Vec<Child>,
+    /// Who took its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continued_as: Option<String>,
+    /// The result of it, or of whoever took its place in the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Json>,
+    /// What it failed with, or why it was cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}
+
+/// Another execution that performs an operation of this one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Child {
+    /// The operation.
+    pub promise: String,
+    /// The execution.
+    pub execution: String,
+    /// The workflow.
+    pub function: String,
+    /// Its state; absent when it is not there.
+    pub state: Option<String>,
+}
+
+/// A signal to an execution.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Signal {
+    /// Its name.
+    pub name: String,
+    /// What it says; null unless told.
+    #[serde(default)]
+    pub payload: Json,
+    /// Sending it again with the same key does nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1024)]
+    pub key: Option<String>,
+}
+
+/// A request to stop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cancel {
+    /// Why, for whoever asks later.
+    #[schema(max_length = 1024)]
+    pub reason: String,
+}
+
+/// Something that is on its way to an execution.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Sent {
+    /// The execution.
+    pub execution: String,
+    /// What: `signal` or `cancel`.
+    pub sent: String,
+}

@@ -1,0 +1,117 @@
+//! Why an execution does not go on, as told.
+
+use onward_journal::{ExecutionId, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::waits::Waits;
+use crate::{Json, Shown};
+
+/// What an execution waits for, and what happens next.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// The execution.
+    #[schema(value_type = String)]
+    pub execution: Shown<ExecutionId>,
+    /// What it runs.
+    pub function: String,
+    /// Its state.
+    pub state: String,
+    /// When something was recorded last.
+    #[schema(value_type = String)]
+    pub since: Shown<Timestamp>,
+    /// What it waits for.
+    #[serde(flatten)]
+    pub waits: Waits,
+    /// What it ended with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<End>,
+    /// Who works on it.
+    pub owner: Owner,
+    /// What is on its way to it.
+    pub on_its_way: Vec<OnItsWay>,
+    /// What people should know about it.
+    pub alerts: Vec<Raised>,
+    /// The execution that called it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Relative>,
+    /// What happens next, in words.
+    pub next: Vec<String>,
+    /// The time of the store.
+    #[schema(value_type = String)]
+    pub now: Shown<Timestamp>,
+}
+
+/// What an execution ended with.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum End {
+    /// A result.
+    Result(Json),
+    /// An error.
+    Error(String),
+    /// Cancellation, and why.
+    Cancelled(String),
+    /// Another took its place.
+    ContinuedAs(Relative),
+}
+
+/// Another execution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Relative {
+    /// Which.
+    #[schema(value_type = String)]
+    pub execution: Shown<ExecutionId>,
+    /// Its state; absent when it is not there.
+    pub state: Option<String>,
+}
+
+/// Who works on an execution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "is", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Owner {
+    /// A process.
+    Process {
+        /// Its name.
+        name: String,
+        /// When others may take over, unless it goes on.
+        #[schema(value_type = String)]
+        until: Shown<Timestamp>,
+    },
+    /// Nobody any more: the lease of this process has run out.
+    Gone {
+        /// Its name.
+        name: String,
+        /// When its lease ran out.
+        #[schema(value_type = String)]
+        since: Shown<Timestamp>,
+    },
+    /// Nobody.
+    Nobody,
+}
+
+/// A message that its execution has not taken yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OnItsWay {
+    /// What it is, in words.
+    pub what: String,
+    /// When it was sent.
+    #[schema(value_type = String)]
+    pub sent_at: Shown<Timestamp>,
+}
+
+/// An alert.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Raised {
+    /// What kind of thing.
+    pub code: String,
+    /// What happened.
+    pub message: String,
+    /// When.
+    #[schema(value_type = String)]
+    pub raised_at: Shown<Timestamp>,
+}

@@ -1,0 +1,21 @@
+//! What Onward says and is told over HTTP: one type for each document, and, with the feature `client`, a client.
+//!
+//! The command line prints the same documents, whether it asks a server or looks into a store itself.
+
+#[cfg(feature = "client")]
+pub mod client;
+pub mod component;
+pub mod execution;
+pub mod explanation;
+pub mod finding;
+mod json;
+mod onward;
+pub mod problem;
+pub mod run;
+mod shown;
+pub mod token;
+pub mod waits;
+
+pub use json::Json;
+pub use onward::{Onward, json};
+pub use shown::{Shown, ago, span};

@@ -1,0 +1,60 @@
+//! `onward config show`: which settings hold, and where they come from.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+
+use super::settings::{Setting, SettingArgs, Source, redacted};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Show(Args),
+}
+
+/// Print the settings that `onward serve` would run with, and where each comes from
+///
+/// The command line counts more than the environment, and that more than the file. Passwords are not shown.
+///
+/// Exit codes: 0 they were printed, 2 they make no sense.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    settings: SettingArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(Command::Show(args): &Command) -> anyhow::Result<ExitCode> {
+    let settings = args.settings.settle()?;
+    let hosts = |hosts: &Setting<Vec<onward_embed::HostPattern>>| {
+        json!(hosts.value.iter().map(ToString::to_string).collect::<Vec<_>>())
+    };
+    let rows: [(&str, Value, Source); 8] = [
+        ("store", json!(settings.store.value.as_deref().map(redacted)), settings.store.source),
+        ("listen", json!(settings.listen.value.to_string()), settings.listen.source),
+        ("tls-in-front", json!(settings.tls_in_front.value), settings.tls_in_front.source),
+        ("node-name", json!(settings.node_name.value), settings.node_name.source),
+        ("lease-ms", json!(settings.lease_ms.value), settings.lease_ms.source),
+        ("requests-per-second", json!(settings.requests_per_second.value), settings.requests_per_second.source),
+        ("allow-hosts", hosts(&settings.allow_hosts), settings.allow_hosts.source),
+        ("allow-private-hosts", hosts(&settings.allow_private_hosts), settings.allow_private_hosts.source),
+    ];
+    let mut out = io::stdout().lock();
+    if args.json {
+        let all: Map<String, Value> = rows
+            .into_iter()
+            .map(|(name, value, source)| (name.to_owned(), json!({ "value": value, "from": source })))
+            .collect();
+        writeln!(out, "{}", Value::Object(all))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (name, value, source) in rows {
+        // As a file would have it.
+        let text = if value.is_null() { "# not set".to_owned() } else { format!("{name} = {value}") };
+        writeln!(out, "{text:<48} # {source}")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,65 @@
+//! `onward dev`: everything on a laptop, without a token, with something to try.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use onward_api::Onward as _;
+use onward_embed::Wasm;
+use onward_engine::client::Client;
+use onward_server::{Admission, Service};
+use onward_store::{Policy, Store};
+
+use super::run::{serve, usual_scope};
+use super::settings::SettingArgs;
+use crate::paint;
+
+/// The example that is there to be tried.
+const ORDERS: &[u8] = include_bytes!("../../../../examples/workflows/built/orders.wasm");
+
+/// Serve a store of your own on this machine: SQLite in .onward, loopback only, no token needed, examples deployed
+///
+/// Exit codes: 0 it was stopped, 2 it could not serve, or its store failed, 130 it was stopped twice.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to listen, on loopback; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400")]
+    listen: SocketAddr,
+    /// Where its files are
+    #[arg(long, value_name = "FOLDER", default_value = ".onward")]
+    folder: PathBuf,
+}
+
+pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if !args.listen.ip().is_loopback() {
+        bail!("{} is beyond loopback: onward serve is for that", args.listen);
+    }
+    std::fs::create_dir_all(&args.folder).with_context(|| format!("cannot create {}", args.folder.display()))?;
+    let path = args.folder.join("onward.db");
+    let store = onward_embed::store::open(&format!("sqlite:{}", path.display()), Policy::default()).await?;
+    deploy_examples(&store).await?;
+    let mut settings = SettingArgs::default().settle()?;
+    settings.listen.value = args.listen;
+    serve(&settings, store, Admission::Everybody, None, |address| {
+        let word = paint::good("ready");
+        paint::say(format_args!("{word}: http://{address}, store {}", path.display()));
+        paint::say(format_args!("  API     http://{address}/openapi.json"));
+        paint::say(format_args!("  health  http://{address}/healthz, /readyz, /metrics"));
+        paint::say(format_args!("  try     export ONWARD_SERVER=http://{address}"));
+        paint::say("          onward start order '{\"customer\":\"Ada\",\"item\":\"lamp\",\"quantity\":2}'");
+        paint::say("          onward ls");
+        Ok(())
+    })
+    .await
+}
+
+/// The examples, unless something of that name is there.
+async fn deploy_examples(store: &Arc<dyn Store>) -> anyhow::Result<()> {
+    let service = Service::new(Client::new(Arc::clone(store), usual_scope()?)).with_code(Arc::new(Wasm::usual()?));
+    if service.functions().await?.is_empty() {
+        service.deploy(ORDERS.to_vec(), Vec::new()).await?;
+    }
+    Ok(())
+}

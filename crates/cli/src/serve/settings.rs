@@ -1,0 +1,228 @@
+//! Settings of a server: from a file, from the environment and from the command line, each before the one it is named before.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use onward_embed::HostPattern;
+use serde::{Deserialize, Serialize};
+
+/// What the command line says.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct SettingArgs {
+    /// A file with settings, in TOML [env: ONWARD_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory: [env: ONWARD_STORE]
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Where to listen; 127.0.0.1:7400 unless told [env: ONWARD_LISTEN]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Something in front of this server speaks TLS: needed to listen beyond loopback [env: ONWARD_TLS_IN_FRONT]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "true|false")]
+    tls_in_front: Option<bool>,
+    /// What other nodes and people call this one [env: ONWARD_NODE_NAME]
+    #[arg(long, value_name = "NAME")]
+    node_name: Option<String>,
+    /// How long other nodes wait before they take over from this one, in milliseconds; 5000 unless told [env: ONWARD_LEASE_MS]
+    #[arg(long, value_name = "MS")]
+    lease_ms: Option<NonZeroU64>,
+    /// Requests a second of each token; 5000 unless told [env: ONWARD_REQUESTS_PER_SECOND]
+    #[arg(long, value_name = "N")]
+    requests_per_second: Option<NonZeroU32>,
+    /// Let tasks send requests to this host, where their component may too [env: ONWARD_ALLOW_HOSTS]
+    #[arg(long = "allow-host", value_name = "HOST", value_delimiter = ',')]
+    allow_hosts: Option<Vec<HostPattern>>,
+    /// The same for a host inside a network [env: ONWARD_ALLOW_PRIVATE_HOSTS]
+    #[arg(long = "allow-private-host", value_name = "HOST", value_delimiter = ',')]
+    allow_private_hosts: Option<Vec<HostPattern>>,
+}
+
+/// What a file says.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    store: Option<String>,
+    listen: Option<SocketAddr>,
+    tls_in_front: Option<bool>,
+    node_name: Option<String>,
+    lease_ms: Option<NonZeroU64>,
+    requests_per_second: Option<NonZeroU32>,
+    allow_hosts: Option<Vec<String>>,
+    allow_private_hosts: Option<Vec<String>>,
+}
+
+/// Where a setting comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Source {
+    Usual,
+    File,
+    Environment,
+    CommandLine,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Usual => "usual",
+            Self::File => "file",
+            Self::Environment => "environment",
+            Self::CommandLine => "command line",
+        })
+    }
+}
+
+/// A setting, and where it comes from.
+pub(crate) struct Setting<T> {
+    pub(crate) value: T,
+    pub(crate) source: Source,
+}
+
+/// The settings that hold.
+pub(crate) struct Settings {
+    pub(crate) store: Setting<Option<String>>,
+    pub(crate) listen: Setting<SocketAddr>,
+    pub(crate) tls_in_front: Setting<bool>,
+    pub(crate) node_name: Setting<String>,
+    pub(crate) lease_ms: Setting<NonZeroU64>,
+    pub(crate) requests_per_second: Setting<NonZeroU32>,
+    pub(crate) allow_hosts: Setting<Vec<HostPattern>>,
+    pub(crate) allow_private_hosts: Setting<Vec<HostPattern>>,
+}
+
+/// Where to listen unless told.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7400);
+const LEASE_MS: NonZeroU64 = NonZeroU64::new(5_000).expect("not zero");
+const REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(5_000).expect("not zero");
+
+impl SettingArgs {
+    /// The settings that hold.
+    pub(crate) fn settle(&self) -> anyhow::Result<Settings> {
+        let path = self.config.clone().or_else(|| variable("ONWARD_CONFIG").map(PathBuf::from));
+        let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
+        let args = self.clone();
+        let name = || format!("pid {}", std::process::id());
+        Ok(Settings {
+            store: pick(
+                args.store.map(Some),
+                "ONWARD_STORE",
+                file.store.map(Some),
+                || None,
+                |text| Ok(Some(text.to_owned())),
+            )?,
+            listen: pick(args.listen, "ONWARD_LISTEN", file.listen, || LISTEN, |text| Ok(text.parse()?))?,
+            tls_in_front: pick(
+                args.tls_in_front,
+                "ONWARD_TLS_IN_FRONT",
+                file.tls_in_front,
+                || false,
+                |text| Ok(text.parse()?),
+            )?,
+            node_name: pick(args.node_name, "ONWARD_NODE_NAME", file.node_name, name, |text| Ok(text.to_owned()))?,
+            lease_ms: pick(args.lease_ms, "ONWARD_LEASE_MS", file.lease_ms, || LEASE_MS, |text| Ok(text.parse()?))?,
+            requests_per_second: pick(
+                args.requests_per_second,
+                "ONWARD_REQUESTS_PER_SECOND",
+                file.requests_per_second,
+                || REQUESTS_PER_SECOND,
+                |text| Ok(text.parse()?),
+            )?,
+            allow_hosts: pick(
+                args.allow_hosts,
+                "ONWARD_ALLOW_HOSTS",
+                file.allow_hosts.as_deref().map(patterns).transpose()?,
+                Vec::new,
+                |text| patterns(&listed(text)),
+            )?,
+            allow_private_hosts: pick(
+                args.allow_private_hosts,
+                "ONWARD_ALLOW_PRIVATE_HOSTS",
+                file.allow_private_hosts.as_deref().map(patterns).transpose()?,
+                Vec::new,
+                |text| patterns(&listed(text)),
+            )?,
+        })
+    }
+}
+
+fn pick<T>(
+    said: Option<T>,
+    variable_name: &str,
+    in_file: Option<T>,
+    usual: impl FnOnce() -> T,
+    parse: impl FnOnce(&str) -> anyhow::Result<T>,
+) -> anyhow::Result<Setting<T>> {
+    if let Some(value) = said {
+        return Ok(Setting { value, source: Source::CommandLine });
+    }
+    if let Some(text) = variable(variable_name) {
+        let value = parse(&text).with_context(|| format!("{variable_name} makes no sense"))?;
+        return Ok(Setting { value, source: Source::Environment });
+    }
+    Ok(match in_file {
+        Some(value) => Setting { value, source: Source::File },
+        None => Setting { value: usual(), source: Source::Usual },
+    })
+}
+
+fn read(path: &Path) -> anyhow::Result<File> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("{} makes no sense", path.display()))
+}
+
+fn listed(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+fn patterns(hosts: &[String]) -> anyhow::Result<Vec<HostPattern>> {
+    let parse = |host: &String| host.parse().with_context(|| format!("{host} is not a host"));
+    hosts.iter().map(parse).collect()
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// A URL without its password.
+pub(crate) fn redacted(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let Some((user, host)) = authority.rsplit_once('@') else { return hidden_in_query(url) };
+    let user = user.split_once(':').map_or_else(|| user.to_owned(), |(name, _)| format!("{name}:***"));
+    hidden_in_query(&format!("{scheme}://{user}@{host}{path}"))
+}
+
+/// Postgres takes a password behind the question mark as well.
+fn hidden_in_query(url: &str) -> String {
+    let Some((front, query)) = url.split_once('?') else { return url.to_owned() };
+    let hide = |part: &str| match part.split_once('=') {
+        Some((name, _)) if name.eq_ignore_ascii_case("password") => format!("{name}=***"),
+        _ => part.to_owned(),
+    };
+    format!("{front}?{}", query.split('&').map(hide).collect::<Vec<_>>().join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::redacted;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (url, shown) in [
+            ("postgres://me:secret@db/onward", "postgres://me:***@db/onward"),
+            (
+                "postgres://me@db/onward?password=secret&sslmode=require",
+                "postgres://me@db/onward?password=***&sslmode=require",
+            ),
+            ("postgres://me:s@c:r@db/onward", "postgres://me:***@db/onward"),
+            ("sqlite:/tmp/a.db", "sqlite:/tmp/a.db"),
+        ] {
+            assert_eq!(redacted(url), shown);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The server: what can be asked of Onward, over HTTP.
+//!
+//! - [`Service`] answers from a store, and knows nothing of HTTP.
+//! - `routes` says the same over HTTP, and describes itself as OpenAPI.
+//! - `access` knows who asks, and what they may.
+
+mod access;
+mod answer;
+mod routes;
+mod service;
+pub mod token;
+mod within;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::serve::ListenerExt as _;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use self::access::Gate;
+
+pub use access::Admission;
+pub use routes::openapi;
+pub use service::Service;
+
+/// How often those are forgotten who have not asked for a while.
+const TIDY: Duration = Duration::from_secs(60);
+
+/// How a server works.
+#[derive(Clone)]
+pub struct Options {
+    /// Who may ask.
+    pub admission: Admission,
+    /// Requests a second of each token; as many as it can unless told.
+    pub requests_per_second: Option<NonZeroU32>,
+    /// What is measured.
+    pub metrics: Option<PrometheusHandle>,
+}
+
+/// What handlers share.
+pub(crate) struct App {
+    pub(crate) service: Service,
+    pub(crate) gate: Gate,
+    pub(crate) metrics: Option<PrometheusHandle>,
+    stopping: AtomicBool,
+}
+
+impl App {
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// Answers requests until `stop` says so, and those that were under way then.
+pub async fn serve(
+    listener: TcpListener,
+    service: Service,
+    options: Options,
+    mut stop: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let gate = Gate::new(options.admission, options.requests_per_second);
+    let app = Arc::new(App { service, gate, metrics: options.metrics, stopping: AtomicBool::new(false) });
+    let router = routes::router(Arc::clone(&app));
+    let listener = listener.tap_io(|connection| {
+        // An answer is one small packet: it is not held back for more.
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!(%error, "a connection cannot be told to hurry");
+        }
+    });
+    let tidying = tokio::spawn({
+        let app = Arc::clone(&app);
+        async move {
+            loop {
+                tokio::time::sleep(TIDY).await;
+                app.gate.tidy();
+            }
+        }
+    });
+    let stopped = async move {
+        // Whoever could say so being gone means the same.
+        drop(stop.wait_for(|stop| *stop).await);
+        app.stopping.store(true, Ordering::Relaxed);
+    };
+    let served = axum::serve(listener, router).with_graceful_shutdown(stopped).await;
+    tidying.abort();
+    served
+}

@@ -1,0 +1,58 @@
+//! Code, and by which names it is called.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use onward_api::Onward as _;
+use onward_api::component::{Deployed, NamedFunctions};
+use onward_api::problem::Problem;
+use onward_api::token::Deed;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::access::Access;
+use crate::answer::{Answer, Failed, Params, Raw};
+
+/// What functions of a component may do.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Permissions {
+    /// Hosts that its functions may send requests to, with commas between them: `api.example.com,*.example.org`.
+    #[serde(rename = "allowHosts", default)]
+    allow_hosts: String,
+}
+
+/// Deploys a component: its functions can be started and invoked from now on.
+///
+/// Executions that have started keep the code they started with.
+#[utoipa::path(
+    post, path = "/v1/components", tag = "components", operation_id = "deployComponent", params(Permissions),
+    request_body(content = Vec<u8>, content_type = "application/wasm", description = "The bytes of the component"),
+    responses(
+        (status = 201, description = "It is deployed", body = Deployed),
+        (status = "default", description = "It was not deployed", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn deploy(
+    access: Access,
+    Params(permissions): Params<Permissions>,
+    Raw(code): Raw,
+) -> Result<Response, Failed> {
+    let hosts = permissions.allow_hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
+    let hosts = hosts.map(str::to_owned).collect();
+    let deployed = access.to(Deed::Build)?.deploy(code.to_vec(), hosts).await?;
+    Ok((StatusCode::CREATED, Json(deployed)).into_response())
+}
+
+/// What names stand for.
+#[utoipa::path(
+    get, path = "/v1/functions", tag = "components", operation_id = "listFunctions",
+    responses(
+        (status = 200, description = "All of them", body = NamedFunctions),
+        (status = "default", description = "They could not be listed", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn functions(access: Access) -> Answer<NamedFunctions> {
+    Ok(Json(NamedFunctions { functions: access.to(Deed::Read)?.functions().await? }))
+}

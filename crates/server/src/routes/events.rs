@@ -1,0 +1,111 @@
+//! An execution as it goes on: server-sent events, which can be taken up where they broke off.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream, StreamExt as _};
+use onward_api::Onward as _;
+use onward_api::problem::{Code, Problem};
+use onward_api::token::Deed;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use crate::Service;
+use crate::access::Access;
+use crate::answer::{Failed, Named, Params};
+
+/// How long to wait for an event at a time, in milliseconds.
+const WAIT_MS: u64 = 10_000;
+
+/// How often to say that the connection is alive.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// From where.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct From {
+    /// The sequence of the first event that is wanted.
+    #[serde(default)]
+    from: u64,
+}
+
+/// Follows the journal of an execution, event by event, until it is over.
+///
+/// An event has the type `journal`, its sequence as its id, and a line of the journal as its data. After the last one, an event of the type `end` has the
+/// execution as its data. Whoever comes back with `Last-Event-ID` gets what follows it.
+#[utoipa::path(
+    get, path = "/v1/executions/{execution}/events", tag = "executions", operation_id = "followExecution",
+    params(
+        ("execution" = String, Path, description = "Its id, or the beginning of it"),
+        ("last-event-id" = Option<String>, Header, description = "The sequence of the last event that was received"),
+        From,
+    ),
+    responses(
+        (status = 200, description = "Its events", body = String, content_type = "text/event-stream"),
+        (status = "default", description = "It could not be followed", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn follow(
+    access: Access,
+    headers: HeaderMap,
+    Named(execution): Named,
+    Params(From { from }): Params<From>,
+) -> Result<Response, Failed> {
+    let service = access.to(Deed::Read)?.clone();
+    let from = match headers.get("last-event-id") {
+        None => from,
+        Some(last) => {
+            let last = last.to_str().ok().and_then(|text| text.parse::<u64>().ok());
+            last.ok_or_else(|| Problem::new(Code::InvalidRequest, "Last-Event-ID is not a sequence"))?.saturating_add(1)
+        }
+    };
+    // Whatever is wrong with the name is told before the stream begins.
+    let execution = service.execution(&execution).await?.execution;
+    let events = pages(service, execution, from).flat_map(stream::iter);
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response())
+}
+
+/// Where a reader is.
+enum Place {
+    Before(u64),
+    Over,
+}
+
+/// What is read at a time.
+fn pages(service: Service, execution: String, from: u64) -> impl Stream<Item = Vec<Result<Event, Infallible>>> {
+    stream::unfold((service, execution, Place::Before(from)), |(service, execution, place)| async move {
+        let Place::Before(from) = place else { return None };
+        match page(&service, &execution, from).await {
+            Ok((events, next)) => Some((events.into_iter().map(Ok).collect(), (service, execution, next))),
+            Err(problem) => {
+                let data = serde_json::to_string(&problem).unwrap_or_default();
+                let event = Event::default().event("problem").data(data);
+                Some((vec![Ok(event)], (service, execution, Place::Over)))
+            }
+        }
+    })
+}
+
+async fn page(service: &Service, execution: &str, from: u64) -> Result<(Vec<Event>, Place), Problem> {
+    let lines = service.journal(execution, from, WAIT_MS).await?;
+    let mut next = from;
+    let mut events = Vec::new();
+    for line in lines.lines() {
+        let sequence = serde_json::from_str::<Value>(line).ok().and_then(|line| line["sequence"].as_u64());
+        let sequence = sequence.ok_or_else(|| Problem::new(Code::Corrupt, "an event without a sequence"))?;
+        next = sequence + 1;
+        events.push(Event::default().event("journal").id(sequence.to_string()).data(line));
+    }
+    let shown = service.execution(execution).await?;
+    if matches!(&*shown.state, "Completed" | "Failed" | "Cancelled") && next >= shown.events {
+        let data = serde_json::to_string(&shown).unwrap_or_default();
+        events.push(Event::default().event("end").data(data));
+        return Ok((events, Place::Over));
+    }
+    Ok((events, Place::Before(next)))
+}

@@ -1,0 +1,204 @@
+//! Executions: start, list, show, signal, cancel.
+
+use axum::Json;
+use axum::http::HeaderMap;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use onward_api::Onward as _;
+use onward_api::execution::{Cancel, Execution, ExecutionPage, Listing, Outcome, Sent, Signal, Start, Started};
+use onward_api::explanation::Explanation;
+use onward_api::problem::{Code, Problem};
+use onward_api::token::Deed;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::access::Access;
+use crate::answer::{Answer, Body, Failed, Named, Params};
+
+/// Nobody waits longer, in milliseconds: what is between would give up.
+pub(super) const WAIT_MS_MAX: u64 = 60_000;
+
+/// The media type of JSON Lines.
+pub(super) const JSON_LINES: &str = "application/jsonl";
+
+/// Starts a workflow.
+///
+/// The key can be given in the body or as the header `Idempotency-Key`.
+#[utoipa::path(
+    post, path = "/v1/executions", tag = "executions", operation_id = "startExecution",
+    params(("idempotency-key" = Option<String>, Header, description = "The key, unless the body has one", max_length = 1024)),
+    request_body = Start,
+    responses(
+        (status = 201, description = "It was started", body = Started),
+        (status = 200, description = "The key had started it before", body = Started),
+        (status = "default", description = "It was not started", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn start(
+    access: Access,
+    headers: HeaderMap,
+    Body(mut start): Body<Start>,
+) -> Result<Response, Failed> {
+    let service = access.to(Deed::Operate)?;
+    if let (None, Some(key)) = (&start.key, headers.get("idempotency-key")) {
+        let key = key.to_str().map_err(|_| Problem::new(Code::InvalidRequest, "the key is not plain text"))?;
+        start.key = Some(key.to_owned());
+    }
+    start.wait_ms = start.wait_ms.map(|ms| ms.min(WAIT_MS_MAX));
+    let started = service.start(start).await?;
+    let status = if started.existed { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, Json(started)).into_response())
+}
+
+/// Lists executions, oldest first.
+///
+/// A page may be short, or empty, without being the last: go on as long as there is a `next`.
+#[utoipa::path(
+    get, path = "/v1/executions", tag = "executions", operation_id = "listExecutions", params(Listing),
+    responses(
+        (status = 200, description = "A page", body = ExecutionPage),
+        (status = "default", description = "They could not be listed", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn list(access: Access, Params(listing): Params<Listing>) -> Answer<ExecutionPage> {
+    Ok(Json(access.to(Deed::Read)?.executions(listing).await?))
+}
+
+/// Shows an execution, by its id or four or more digits that it begins with.
+#[utoipa::path(
+    get, path = "/v1/executions/{execution}", tag = "executions", operation_id = "getExecution",
+    params(("execution" = String, Path, description = "Its id, or the beginning of it")),
+    responses(
+        (status = 200, description = "The execution", body = Execution),
+        (status = "default", description = "It could not be shown", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn show(access: Access, Named(execution): Named) -> Answer<Execution> {
+    Ok(Json(access.to(Deed::Read)?.execution(&execution).await?))
+}
+
+/// For how long to wait.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Patience {
+    /// How many milliseconds to wait for it; at most a minute.
+    #[serde(rename = "waitMs", default)]
+    #[param(maximum = 60_000)]
+    wait_ms: u64,
+}
+
+/// What an execution ended with; neither result nor error while it has not.
+#[utoipa::path(
+    get, path = "/v1/executions/{execution}/result", tag = "executions", operation_id = "getResult",
+    params(("execution" = String, Path, description = "Its id, or the beginning of it"), Patience),
+    responses(
+        (status = 200, description = "What is known", body = Outcome),
+        (status = "default", description = "It could not be read", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn result(
+    access: Access,
+    Named(execution): Named,
+    Params(patience): Params<Patience>,
+) -> Answer<Outcome> {
+    Ok(Json(access.to(Deed::Read)?.outcome(&execution, patience.wait_ms.min(WAIT_MS_MAX)).await?))
+}
+
+/// From where, and for how long to wait.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct From {
+    /// The sequence of the first event that is wanted.
+    #[serde(default)]
+    from: u64,
+    /// How many milliseconds to wait for an event, where there is none; at most a minute.
+    #[serde(rename = "waitMs", default)]
+    #[param(maximum = 60_000)]
+    wait_ms: u64,
+}
+
+/// The journal of an execution as JSON Lines, in the form that `onward journal check` reads.
+#[utoipa::path(
+    get, path = "/v1/executions/{execution}/journal", tag = "executions", operation_id = "getJournal",
+    params(("execution" = String, Path, description = "Its id, or the beginning of it"), From),
+    responses(
+        (status = 200, description = "One event a line", body = String, content_type = "application/jsonl"),
+        (status = "default", description = "It could not be read", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn journal(
+    access: Access,
+    Named(execution): Named,
+    Params(From { from, wait_ms }): Params<From>,
+) -> Result<Response, Failed> {
+    let lines = access.to(Deed::Read)?.journal(&execution, from, wait_ms.min(WAIT_MS_MAX)).await?;
+    Ok(([(CONTENT_TYPE, JSON_LINES)], lines).into_response())
+}
+
+/// The component that an execution runs.
+#[utoipa::path(
+    get, path = "/v1/executions/{execution}/component", tag = "executions", operation_id = "getComponent",
+    params(("execution" = String, Path, description = "Its id, or the beginning of it")),
+    responses(
+        (status = 200, description = "Its bytes", content_type = "application/wasm"),
+        (status = "default", description = "It could not be read", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn component(access: Access, Named(execution): Named) -> Result<Response, Failed> {
+    let code = access.to(Deed::Read)?.component(&execution).await?;
+    Ok(([(CONTENT_TYPE, "application/wasm")], code).into_response())
+}
+
+/// Why an execution does not go on: what it waits for, since when, and what happens next.
+#[utoipa::path(
+    get, path = "/v1/executions/{execution}/why", tag = "executions", operation_id = "explainExecution",
+    params(("execution" = String, Path, description = "Its id, or the beginning of it")),
+    responses(
+        (status = 200, description = "An explanation", body = Explanation),
+        (status = "default", description = "It could not be explained", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn why(access: Access, Named(execution): Named) -> Answer<Explanation> {
+    Ok(Json(access.to(Deed::Read)?.explain(&execution).await?))
+}
+
+/// Sends a signal. It is kept until the execution waits for it.
+#[utoipa::path(
+    post, path = "/v1/executions/{execution}/signals", tag = "executions", operation_id = "signalExecution",
+    params(("execution" = String, Path, description = "Its id, or the beginning of it")),
+    request_body = Signal,
+    responses(
+        (status = 202, description = "It is on its way", body = Sent),
+        (status = "default", description = "It was not sent", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn signal(
+    access: Access,
+    Named(execution): Named,
+    Body(signal): Body<Signal>,
+) -> Result<Response, Failed> {
+    let sent = access.to(Deed::Operate)?.signal(&execution, signal).await?;
+    Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
+}
+
+/// Asks an execution to stop. It may clean up first.
+#[utoipa::path(
+    post, path = "/v1/executions/{execution}/cancel", tag = "executions", operation_id = "cancelExecution",
+    params(("execution" = String, Path, description = "Its id, or the beginning of it")),
+    request_body = Cancel,
+    responses(
+        (status = 202, description = "It is asked", body = Sent),
+        (status = "default", description = "It was not asked", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn cancel(
+    access: Access,
+    Named(execution): Named,
+    Body(cancel): Body<Cancel>,
+) -> Result<Response, Failed> {
+    let sent = access.to(Deed::Operate)?.cancel(&execution, cancel).await?;
+    Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
+}

@@ -1,0 +1,98 @@
+//! What is where. Every route is described for OpenAPI beside the code that answers it.
+
+mod components;
+mod doctor;
+mod events;
+mod executions;
+mod runs;
+mod status;
+mod tokens;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use onward_api::problem::{Code, Problem};
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::answer::Failed;
+use crate::{App, within};
+
+/// Bytes of a body, unless the route says otherwise.
+const BODY_BYTES_MAX: usize = 2 << 20;
+
+/// Bytes of a component.
+const COMPONENT_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of run events that are appended together.
+const EVENTS_BYTES_MAX: usize = 16 << 20;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Onward", description = "Durable execution: work that has been done is never lost, never silently repeated, and always explainable."),
+    tags(
+        (name = "executions", description = "Workflows at work"),
+        (name = "components", description = "Code and its names"),
+        (name = "runs", description = "Run events and snapshots"),
+        (name = "administration", description = "Tokens, and the store as a whole"),
+    ),
+    security(("token" = []), ()),
+)]
+struct Described;
+
+fn described() -> OpenApiRouter<Arc<App>> {
+    let usual = OpenApiRouter::new()
+        .routes(routes!(executions::start, executions::list))
+        .routes(routes!(executions::show))
+        .routes(routes!(executions::result))
+        .routes(routes!(executions::journal))
+        .routes(routes!(executions::component))
+        .routes(routes!(executions::why))
+        .routes(routes!(executions::signal))
+        .routes(routes!(executions::cancel))
+        .routes(routes!(events::follow))
+        .routes(routes!(components::functions))
+        .routes(routes!(runs::events))
+        .routes(routes!(runs::snapshot))
+        .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(doctor::doctor))
+        .routes(routes!(doctor::verify))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+    let components =
+        OpenApiRouter::new().routes(routes!(components::deploy)).layer(DefaultBodyLimit::max(COMPONENT_BYTES_MAX));
+    let appends = OpenApiRouter::new().routes(routes!(runs::append)).layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX));
+    OpenApiRouter::with_openapi(Described::openapi()).merge(usual).merge(components).merge(appends)
+}
+
+/// The description of all of it.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    let mut api = described().into_openapi();
+    let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    api.components.get_or_insert_default().add_security_scheme("token", scheme);
+    api
+}
+
+/// Everything that is answered.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let document = openapi();
+    let (described, _) = described().split_for_parts();
+    described
+        .route("/openapi.json", get(move || async move { axum::Json(document) }))
+        .route("/healthz", get(status::healthz))
+        .route("/readyz", get(status::readyz))
+        .route("/metrics", get(status::metrics))
+        .fallback(|| async {
+            Failed::from(Problem::new(Code::NotFound, "there is nothing at this path")).into_response()
+        })
+        .method_not_allowed_fallback(|| async {
+            Failed::from(Problem::new(Code::MethodNotAllowed, "the path is there, the method is not")).into_response()
+        })
+        .layer(axum::middleware::from_fn(within::limits))
+        .with_state(app)
+}

@@ -1,0 +1,192 @@
+//! What can be asked of Onward, answered from a store. The server says it over HTTP, the command line without one.
+
+mod executions;
+mod refused;
+mod runs;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use onward_api::Onward;
+use onward_api::component::{Deployed, FunctionKind, NamedFunction};
+use onward_api::execution::{Cancel, Execution, ExecutionPage, Listing, Outcome, Sent, Signal, Start, Started};
+use onward_api::explanation::Explanation;
+use onward_api::finding::{Class, Finding, Heard, Verdict};
+use onward_api::problem::{Code, Problem};
+use onward_api::run::{self, Append, Appended, RunEventPage, RunSnapshot, Verified};
+use onward_engine::client::{Client, Scope};
+use onward_engine::node::{self, Node};
+use onward_engine::{doctor, explain};
+use onward_store::tables::{Component, Function};
+use onward_store::{Field as _, Key, Records as _, Scan};
+
+use self::refused::problem;
+pub(crate) use self::refused::store;
+
+/// Access to a store on behalf of somebody.
+#[derive(Clone)]
+pub struct Service {
+    client: Client,
+    code: Option<Arc<dyn node::Code>>,
+    node: Option<Arc<Node>>,
+    /// Whether the runs of everybody are meant: whoever has the whole store has them anyway.
+    has_all_runs: bool,
+}
+
+impl Service {
+    /// Access to what the client sees.
+    pub const fn new(client: Client) -> Self {
+        Self { client, code: None, node: None, has_all_runs: false }
+    }
+
+    /// The same, for whoever has the whole store: runs are found whoever they belong to.
+    #[must_use]
+    pub fn with_all_runs(self) -> Self {
+        Self { has_all_runs: true, ..self }
+    }
+
+    /// The same, able to look into components that are to be deployed.
+    #[must_use]
+    pub fn with_code(self, code: Arc<dyn node::Code>) -> Self {
+        Self { code: Some(code), ..self }
+    }
+
+    /// The same, beside a node of this process.
+    #[must_use]
+    pub fn beside(self, node: &Arc<Node>) -> Self {
+        Self { client: self.client.beside(node), node: Some(Arc::clone(node)), ..self }
+    }
+
+    /// The same for another owner.
+    #[must_use]
+    pub fn of(&self, scope: Scope) -> Self {
+        Self { client: self.client.of(scope), has_all_runs: false, ..self.clone() }
+    }
+
+    /// Access to the store.
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
+#[async_trait]
+impl Onward for Service {
+    async fn deploy(&self, code: Vec<u8>, hosts: Vec<String>) -> Result<Deployed, Problem> {
+        let Some(runtime) = &self.code else {
+            return Err(Problem::new(Code::Unavailable, "nothing here can run a component"));
+        };
+        let functions = runtime.functions(&code, &hosts).await;
+        let functions = functions.map_err(|reason| Problem::new(Code::BadComponent, reason))?;
+        let digest = self.client.deploy(&code, &functions, &hosts).await.map_err(problem)?;
+        if let Some(node) = &self.node {
+            node.learn().await.map_err(store)?;
+        }
+        Ok(Deployed { component: digest.to_string(), functions })
+    }
+
+    async fn component(&self, execution: &str) -> Result<Vec<u8>, Problem> {
+        let digest = self.find(execution).await?.component_digest;
+        let row: Option<(Component, u64)> =
+            self.client.store().get(Key(vec![digest.to_value()])).await.map_err(store)?;
+        let absent = || Problem::new(Code::NoComponent, format!("component {digest} is not in the store"));
+        row.map(|(component, _)| component.code.to_vec()).ok_or_else(absent)
+    }
+
+    async fn functions(&self) -> Result<Vec<NamedFunction>, Problem> {
+        let Scope { tenant, project, environment } = self.client.scope();
+        let mut scan = Scan::all::<Function>().equal(tenant).equal(project).equal(environment);
+        let mut all = Vec::new();
+        loop {
+            let rows: Vec<(Function, u64)> = self.client.store().list(scan.clone()).await.map_err(store)?;
+            let Some((last, _)) = rows.last() else { return Ok(all) };
+            scan = scan.after(last);
+            for (row, _) in rows {
+                let is_workflow = &*row.kind == FunctionKind::Workflow.as_str();
+                all.push(NamedFunction {
+                    name: row.name.to_string(),
+                    kind: if is_workflow { FunctionKind::Workflow } else { FunctionKind::Task },
+                    component: row.component_digest.to_string(),
+                    hosts: serde_json::from_str(&row.hosts).unwrap_or_default(),
+                    deployed_at: row.deployed_at.to_string(),
+                });
+            }
+        }
+    }
+
+    async fn start(&self, start: Start) -> Result<Started, Problem> {
+        self.start_one(start).await
+    }
+
+    async fn outcome(&self, execution: &str, wait_ms: u64) -> Result<Outcome, Problem> {
+        let row = self.find(execution).await?;
+        self.outcome_of(row.execution_id, wait_ms).await
+    }
+
+    async fn executions(&self, listing: Listing) -> Result<ExecutionPage, Problem> {
+        self.list(&listing).await
+    }
+
+    async fn execution(&self, execution: &str) -> Result<Execution, Problem> {
+        let row = self.find(execution).await?;
+        self.show(&row).await
+    }
+
+    async fn journal(&self, execution: &str, from: u64, wait_ms: u64) -> Result<String, Problem> {
+        let row = self.find(execution).await?;
+        self.journal_of(&row, from, wait_ms).await
+    }
+
+    async fn explain(&self, execution: &str) -> Result<Explanation, Problem> {
+        let row = self.find(execution).await?;
+        explain::of(&self.client, row.execution_id).await.map_err(problem)
+    }
+
+    async fn signal(&self, execution: &str, signal: Signal) -> Result<Sent, Problem> {
+        self.send_signal(execution, signal).await
+    }
+
+    async fn cancel(&self, execution: &str, cancel: Cancel) -> Result<Sent, Problem> {
+        let row = self.find(execution).await?;
+        self.client.cancel(row.execution_id, &cancel.reason).await.map_err(problem)?;
+        Ok(Sent { execution: row.execution_id.to_string(), sent: "cancel".to_owned() })
+    }
+
+    async fn doctor(&self, hear: &mut (dyn FnMut(Heard) + Send)) -> Result<Verdict, Problem> {
+        let (mut findings, mut warnings) = (0, 0);
+        let hear = Mutex::new(hear);
+        let say = |heard| (hear.lock().unwrap_or_else(PoisonError::into_inner))(heard);
+        let mut report = |finding: &Finding| {
+            *(if finding.class == Class::Warning { &mut warnings } else { &mut findings }) += 1;
+            say(Heard::Found(finding.clone()));
+            Ok(())
+        };
+        let looked = doctor::all(&**self.client.store(), &mut report, |tally| {
+            say(Heard::Looked { executions: tally.executions, events: tally.events });
+        });
+        let looked = looked.await;
+        let doctor::Tally { executions, events, messages } =
+            looked.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+        Ok(Verdict { ok: findings == 0, executions, events, messages, findings, warnings })
+    }
+
+    async fn append(&self, append: Append) -> Result<Vec<Appended>, Problem> {
+        self.append_all(append).await
+    }
+
+    async fn run_events(&self, run: &str, after: u64, limit: u32, wait_ms: u64) -> Result<RunEventPage, Problem> {
+        self.events_of(run, after, limit, wait_ms).await
+    }
+
+    async fn verify(
+        &self,
+        run: Option<&str>,
+        accept_v1_keys: bool,
+        hear: &mut (dyn FnMut(run::Heard) + Send),
+    ) -> Result<Verified, Problem> {
+        self.verify_runs(run, accept_v1_keys, hear).await
+    }
+
+    async fn snapshot(&self, run: &str, project: bool) -> Result<RunSnapshot, Problem> {
+        self.snapshot_of(run, project).await
+    }
+}
