@@ -169,6 +169,11 @@ impl Execution {
         self.journal.fold().phase().is_terminal()
     }
 
+    /// Whether the guest has begun a turn and not come to its end, as far as the journal tells.
+    pub fn is_in_turn(&self) -> bool {
+        self.journal.fold().phase() == Phase::Running && self.journal.events().len() > 1
+    }
+
     /// Whether the guest has something to do.
     pub fn is_runnable(&self) -> bool {
         match self.journal.fold().phase() {

@@ -68,9 +68,9 @@ impl Sim {
 
     /// What is recorded was done; what may be done once at most was.
     fn check_event(&self, id: ExecutionId, events: &[JournalEvent], recorded: &JournalEvent) -> Result<(), String> {
-        let count = |number: u32, attempt: u32| {
+        let count = |number: u32, attempt: u32, is_once: bool| {
             let key = onward_engine::shard::AttemptId { execution: id, number, attempt };
-            self.performed.get(&key).copied().unwrap_or(0)
+            self.performed.get(&(key, is_once)).copied().unwrap_or(0)
         };
         match &recorded.event {
             Event::InvokeCompleted { promise_id, result: Ok(_), attempt } => {
@@ -78,14 +78,14 @@ impl Sim {
                 let by_child = events.iter().any(|it| {
                     matches!(&it.event, Event::InvokeStarted { promise_id: it, child: Some(_), .. } if it == promise_id)
                 });
-                if !by_child && count(number, *attempt) == 0 {
+                if !by_child && count(number, *attempt, false) + count(number, *attempt, true) == 0 {
                     return Err(format!("{id}: operation {number} is recorded and was never performed"));
                 }
             }
             Event::InvokeScheduled { promise_id, delivery: Delivery::AtMostOnce, .. } => {
                 let number = promise_id.number_in(id).unwrap_or(u32::MAX);
-                if count(number, 1) > 1 {
-                    return Err(format!("{id}: operation {number} was performed {} times", count(number, 1)));
+                if count(number, 1, true) > 1 {
+                    return Err(format!("{id}: operation {number} was performed {} times", count(number, 1, true)));
                 }
             }
             _ => {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onward_engine::shard::{Action, Attempt, AttemptId, Core, Input, Options};
 use onward_execution::Limits;
-use onward_journal::{Event, ExecutionId, JournalEvent, Timestamp, codec};
+use onward_journal::{Delivery, Event, ExecutionId, JournalEvent, Timestamp, codec};
 use onward_store::conformance::Draw;
 use onward_store::lease::{self, Lease};
 use onward_store::memory::Memory;
@@ -62,7 +62,8 @@ pub struct Sim {
     under_way: Vec<(Timestamp, u32, Op)>,
     plans: Vec<(Timestamp, Plan)>,
     pub(crate) started: Vec<(ExecutionId, usize, u64)>,
-    pub(crate) performed: BTreeMap<AttemptId, u32>,
+    /// How often, of those that may be repeated and of those that may not.
+    pub(crate) performed: BTreeMap<(AttemptId, bool), u32>,
     attempts: u64,
     trace: u64,
     pub(crate) stuck: Vec<String>,
@@ -193,7 +194,10 @@ impl Sim {
         self.born += 1;
         let mut entropy = Draw::new(self.draw.bits());
         let entropy = Box::new(move |bytes: &mut [u8]| bytes.fill(entropy.bits().to_le_bytes()[0]));
-        let options = Options { limits: Limits::default(), idle_ms: 1_000, idle_max: 3 };
+        // Some steps are too much for one commit.
+        let step_bytes = if self.draw.percent(30) { 20 } else { Limits::default().step_bytes };
+        let limits = Limits { step_bytes, ..Limits::default() };
+        let options = Options { limits, idle_ms: 1_000, idle_max: 3 };
         let core = Core::new(SHARD, lease.epoch, Arc::new(Scripts), entropy, options);
         self.nodes.insert(self.born, Node { core, lease });
         self.owner = Some(self.born);
@@ -273,7 +277,10 @@ impl Sim {
     }
 
     fn start_again(&mut self, workflow: usize, input: u64, key: &str, time: Timestamp) -> Result<(), Error> {
-        let (row, _) = client::beginning(WORKFLOWS[workflow].0, input, key, time)?;
+        let (row, execution) = client::beginning(WORKFLOWS[workflow].0, input, key, time)?;
+        if let Some(node) = self.owner.filter(|_| self.draw.percent(50)) {
+            self.tell(node, Input::Begin { row: Box::new(row.clone()), execution: Box::new(execution) });
+        }
         match client::start(&self.store, WORKFLOWS[workflow].0, input, key, time) {
             Ok(_) | Err(Error::Conflict(_)) => {}
             Err(error) => return Err(error),
@@ -379,7 +386,7 @@ impl Sim {
 
     fn count(&mut self, attempt: &Attempt) {
         self.attempts += 1;
-        *self.performed.entry(attempt.id).or_default() += 1;
+        *self.performed.entry((attempt.id, attempt.delivery == Delivery::AtMostOnce)).or_default() += 1;
     }
 
     /// Hands executions that are due to a node, unless it knows them.

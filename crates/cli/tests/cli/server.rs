@@ -131,6 +131,8 @@ fn every_command_says_the_same_about_a_store_and_about_its_server() {
         assert_eq!(chain, "3");
         let waiting = started(&place, &["blocking_signal", "{\"order\":7}", "--key", "b"]);
         let server = Server::of(&place, &[]);
+        // Until the server has come to it: what is compared must not go on meanwhile.
+        while !text(&server.run(&admin, &["ls", "--state", "blocked"]).stdout).contains(&waiting[..12]) {}
         let chain = started(&place, &["chain", "{\"steps\":3}", "--key", "a"]);
         let id = &chain[..10];
         for args in [

@@ -236,7 +236,8 @@ impl Case<'_> {
             if matches!(self.scenario.act, Act::Signal(..) | Act::Cancel) && self.waits_for_signal().await {
                 self.act().await;
             }
-            progress.changed().await.unwrap();
+            // What the process before had under way may arrive late, and nobody tells of that.
+            drop(tokio::time::timeout(POLL, progress.changed()).await);
         }
     }
 

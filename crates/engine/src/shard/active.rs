@@ -131,15 +131,25 @@ impl Active {
     /// all of it is lost in a crash.
     pub(super) fn may_run_ahead(&self) -> bool {
         let is_ready = self.guest.is_some() && self.is_stuck.is_none() && !self.execution.is_over();
-        is_ready && !self.execution.is_full() && self.execution.untaken() < AHEAD_EVENTS_MAX
+        is_ready && !self.has_to_commit() && self.execution.untaken() < AHEAD_EVENTS_MAX
     }
 
-    /// What is known besides the store when all that is not durable is thrown away.
-    pub(super) fn into_remains(self) -> Remains {
+    /// Whether something others wait for goes no further before it is committed.
+    pub(super) fn has_to_commit(&self) -> bool {
+        let Pending { attempts, children, consumed, sent, .. } = &self.pending;
+        let is_awaited = !attempts.is_empty() || !children.is_empty() || !consumed.is_empty() || !sent.is_empty();
+        is_awaited || self.execution.is_full()
+    }
+
+    /// What is known besides the store when all that is not durable is thrown away. What a commit starts may be recorded if
+    /// its outcome `is_unknown`; else it is not.
+    pub(super) fn into_remains(mut self, is_unknown: bool) -> Remains {
         let mut remains = Remains::default();
+        if is_unknown {
+            remains.untouched.extend(self.committing.attempts.drain(..).map(|attempt| attempt.id));
+        }
         let ahead: BTreeSet<AttemptId> = &self.committing.ahead | &self.pending.ahead;
         for pending in [self.committing, self.pending] {
-            remains.untouched.extend(pending.attempts.into_iter().map(|attempt| attempt.id));
             remains.messages.extend(pending.consumed.into_iter().filter_map(|(message, _)| message.message_id.0));
             remains.ended.extend(pending.ended.into_iter().map(|(id, result)| News::Ended(id, result)));
         }

@@ -62,7 +62,7 @@ impl Core {
                     Err(error) if matches!(error.kind(), Kind::Invalid | Kind::Corrupt) => {
                         self.leave_active(active, format!("its step is refused: {error}"), now, actions);
                     }
-                    Err(_) => self.start_over(active, actions),
+                    Err(error) => self.start_over(active, error.kind() == Kind::Unknown, actions),
                 }
             }
         }
@@ -108,18 +108,18 @@ impl Core {
     }
 
     /// What is in memory may not be what is stored: it is read again.
-    pub(super) fn start_over(&mut self, active: Box<Active>, actions: &mut Vec<Action>) {
+    pub(super) fn start_over(&mut self, active: Box<Active>, is_unknown: bool, actions: &mut Vec<Action>) {
         let id = active.id();
         // Messages stay in the inbox and come again; results of attempts exist only here.
-        let ended = self.throw_away(active, actions);
+        let ended = self.throw_away(active, is_unknown, actions);
         self.loading.insert(id, ended);
         actions.push(Action::LoadLater(id));
         actions.push(Action::ReadInbox);
     }
 
     /// Forgets what is in memory beyond the last durable commit. Returns how attempts ended that the store knows of.
-    fn throw_away(&mut self, active: Box<Active>, actions: &mut Vec<Action>) -> VecDeque<News> {
-        let remains = active.into_remains();
+    fn throw_away(&mut self, active: Box<Active>, is_unknown: bool, actions: &mut Vec<Action>) -> VecDeque<News> {
+        let remains = active.into_remains(is_unknown);
         for id in remains.messages {
             self.messages.remove(&id);
         }
@@ -145,10 +145,10 @@ impl Core {
         if is_stored {
             self.durable(active, now, actions);
         } else if is_unknown {
-            self.start_over(active, actions);
+            self.start_over(active, is_unknown, actions);
         } else {
             // Whoever sent it something may have meant another start, which is stored.
-            self.throw_away(active, actions);
+            self.throw_away(active, is_unknown, actions);
             actions.push(Action::ReadInbox);
         }
     }
@@ -169,7 +169,7 @@ impl Core {
         actions: &mut Vec<Action>,
     ) {
         let execution = active.id();
-        let ended = self.throw_away(active, actions);
+        let ended = self.throw_away(active, false, actions);
         self.leave(execution, reason, ended, now, actions);
     }
 }

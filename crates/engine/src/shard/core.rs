@@ -177,6 +177,8 @@ impl Core {
             return self.deal_with(news, &ending, actions);
         }
         let mut active = Box::new(Active::new(row, version, execution, now));
+        // A step that was too much for one commit ends in the middle of a turn: the guest goes on before it is told anything.
+        active.is_paused = active.execution.is_in_turn();
         active.news = news;
         self.resume_attempts(&mut active, actions);
         self.advance(active, now, actions);
@@ -458,7 +460,7 @@ impl Core {
             }
             Err(Halt::NoCode) => {
                 self.unwatch(&active);
-                self.start_over(active, actions);
+                self.start_over(active, false, actions);
             }
             Err(Halt::Stuck(reason)) => {
                 self.unwatch(&active);
@@ -472,7 +474,9 @@ impl Core {
         if is_ahead && !active.may_run_ahead() {
             return Ok(());
         }
-        if !active.execution.is_over() && step::step(self, active, now, actions)? == step::Stepped::Paused {
+        // What was done while it ran ahead comes first: the guest may compute for long.
+        let is_held = active.has_to_commit();
+        if !active.execution.is_over() && !is_held && step::step(self, active, now, actions)? == step::Stepped::Paused {
             active.is_paused = true;
             if !std::mem::replace(&mut active.is_queued, true) {
                 self.paused.push_back(active.id());
@@ -483,6 +487,9 @@ impl Core {
             self.perform_ahead(&mut active.pending, actions);
         } else if let Some(commit) = step::compose(self, active, now)? {
             self.commit_step(active, commit, actions);
+            if is_held {
+                return self.go(active, now, actions);
+            }
         }
         Ok(())
     }

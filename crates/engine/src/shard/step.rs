@@ -67,8 +67,8 @@ pub(super) fn step(
             Progress::Full => break,
             Progress::Blocked | Progress::Ended | Progress::Diverged(_) => {}
         }
-        // What comes for an execution that is over is not its business any more.
-        if active.news.is_empty() || active.execution.is_over() {
+        // What comes for an execution that is over is not its business any more; what is too much is for the next step.
+        if active.news.is_empty() || active.execution.is_over() || active.execution.is_full() {
             break;
         }
     }
@@ -86,7 +86,7 @@ fn settle(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Ve
     loop {
         if active.execution.is_runnable() {
             match run(core, active, now, actions)? {
-                Progress::Blocked | Progress::Ended => active.is_paused = false,
+                Progress::Blocked | Progress::Ended => {}
                 Progress::Paused => return Ok(Progress::Paused),
                 // It goes on where it was before it is told anything new.
                 Progress::Full => {
@@ -96,6 +96,7 @@ fn settle(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Ve
                 Progress::Diverged(divergence) => return Err(divergence.to_string().into()),
             }
         }
+        active.is_paused = false;
         drop_unwanted(core, active, now)?;
         start_attempts(core, active, now)?;
         if !active.execution.is_runnable() {

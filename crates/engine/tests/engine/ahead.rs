@@ -3,7 +3,7 @@
 use onward_engine::shard::{Action, Caller, Entry, Functions, Hosts, Resolved, Unready};
 use onward_execution::{Guest, Script};
 use onward_journal::Delivery;
-use onward_store::Error;
+use onward_store::{Conflict, Error};
 
 use crate::alone::{Alone, attempts, commits, digest, events};
 use crate::code::json;
@@ -117,4 +117,110 @@ fn it_does_not_run_ahead_for_ever() {
     let actions = alone.committed(ticket);
     assert_eq!(commits(&actions).len(), 1);
     assert_eq!(attempts(&actions).len(), 1, "it goes on");
+}
+
+/// Tasks are quick and commits slow: a commit ends only when there is no task left. Returns when it is over.
+fn to_its_end(chain: impl Functions + 'static, result: &str) {
+    let (mut alone, mut actions) = Alone::begin(chain);
+    let (mut tickets, mut todo) = (Vec::new(), Vec::new());
+    for _ in 0..500 {
+        tickets.extend(commits(&actions).iter().map(|(ticket, _)| *ticket));
+        todo.extend(attempts(&actions));
+        if actions.iter().any(|it| matches!(it, Action::Over { .. })) {
+            return;
+        }
+        actions = match (todo.pop(), tickets.pop()) {
+            (Some(attempt), ticket) => {
+                tickets.extend(ticket);
+                alone.ended_with(&attempt, result)
+            }
+            (None, Some(ticket)) => alone.committed(ticket),
+            (None, None) => panic!("nothing is under way, and it is not over"),
+        };
+    }
+    panic!("it does not come to its end");
+}
+
+#[test]
+fn results_that_fill_a_commit_while_it_runs_ahead_are_stored_in_several() {
+    let large = format!("\"{}\"", "x".repeat(1_000_000));
+    to_its_end(Chain::of(20), &large);
+}
+
+/// All of ten tasks at once.
+struct Fan;
+
+impl Functions for Fan {
+    fn guest(&self, _: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
+        Ok(Box::new(Script::new(|host| async move {
+            let mut all = Vec::new();
+            for _ in 0..10 {
+                all.push(host.schedule("task", json("1")).await?);
+            }
+            host.all(&all).await?;
+            Ok(json("\"over\""))
+        })))
+    }
+
+    fn resolve(&self, _: Caller<'_>, _: &str) -> Resolved {
+        Resolved::Task(digest())
+    }
+
+    fn hosts(&self, _: Caller<'_>, _: &str) -> Hosts {
+        Hosts::from(["example.org".into()])
+    }
+}
+
+#[test]
+fn results_that_come_together_and_fill_a_commit_are_stored_in_several() {
+    let large = format!("\"{}\"", "x".repeat(1_000_000));
+    to_its_end(Fan, &large);
+}
+
+#[test]
+fn an_attempt_that_was_begun_before_a_crash_is_not_taken_for_one_that_a_refused_start_wanted() {
+    let once = Chain { delivery: Delivery::AtMostOnce, ..Chain::of(1) };
+    let (mut before, begun) = Alone::begin(once.clone());
+    let (ticket, commit) = commits(&begun)[0];
+    assert_eq!(attempts(&before.committed(ticket)).len(), 1, "it is performed, and then its process is gone");
+    let (mut after, begun) = Alone::begin(once);
+    let taken = Conflict::JournalLength { execution: commit.journals[0].execution, expected: 0, found: 3 };
+    assert!(attempts(&after.failed(commits(&begun)[0].0, taken.into())).is_empty());
+    let loaded = after.loaded(commit);
+    assert!(attempts(&loaded).is_empty(), "it would be performed a second time: {loaded:?}");
+}
+
+/// A task that reaches out is wanted, and then the guest computes.
+struct Busy;
+
+impl Functions for Busy {
+    fn guest(&self, _: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
+        Ok(Box::new(Script::new(|host| async move {
+            host.invoke("task", json("0")).await?;
+            let asked = host.schedule("request", json("1")).await?;
+            let done = host.schedule("task", json("2")).await?;
+            host.any(&[asked, done]).await?.1?;
+            // A poll that asks for nothing is a pause.
+            std::future::pending::<()>().await;
+            Ok(json("\"over\""))
+        })))
+    }
+
+    fn resolve(&self, _: Caller<'_>, _: &str) -> Resolved {
+        Resolved::Task(digest())
+    }
+
+    fn hosts(&self, _: Caller<'_>, function: &str) -> Hosts {
+        if function == "request" { Hosts::from(["example.org".into()]) } else { Hosts::from([]) }
+    }
+}
+
+#[test]
+fn a_guest_that_computes_does_not_hold_back_what_it_wanted_before() {
+    let (mut alone, begun) = Alone::begin(Busy);
+    let ahead = alone.ended(&attempts(&begun)[0]);
+    alone.ended(&attempts(&ahead)[0]);
+    let actions = alone.committed(commits(&begun)[0].0);
+    let actions = alone.committed(commits(&actions)[0].0);
+    assert!(attempts(&actions).iter().any(|attempt| &*attempt.function == "request"), "{actions:?}");
 }

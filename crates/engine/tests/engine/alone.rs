@@ -23,24 +23,10 @@ impl Alone {
         let start =
             Start { component_digest: digest(), input: json("1"), parent: None, key: None, signals: Vec::new() };
         let execution = Box::new(InMemory::start(id, start, now, Limits::default()).unwrap());
-        let row = Box::new(Execution {
-            execution_id: id,
-            tenant_id: "acme".parse().unwrap(),
-            project_id: "shop".parse().unwrap(),
-            environment_id: "prod".parse().unwrap(),
-            shard: Shard(0),
-            function: "alone".into(),
-            component_digest: digest(),
-            start_key: None,
-            state: "Running".into(),
-            wake_at: now,
-            created_at: now,
-            body: [].into(),
-        });
         let entropy = Box::new(|bytes: &mut [u8]| bytes.fill(1));
         let core = Core::new(Shard(0), Epoch(1), Arc::new(functions), entropy, Options::default());
         let mut alone = Self(core);
-        let actions = alone.tell(Input::Begin { row, execution });
+        let actions = alone.tell(Input::Begin { row: row(), execution });
         (alone, actions)
     }
 
@@ -65,9 +51,37 @@ impl Alone {
 
     /// The attempt returns what it was called with.
     pub(crate) fn ended(&mut self, attempt: &Attempt) -> Vec<Action> {
-        let (id, performance, result) = (attempt.id, attempt.performance, Ok(attempt.input.clone()));
+        self.ended_with(attempt, attempt.input.as_str())
+    }
+
+    pub(crate) fn ended_with(&mut self, attempt: &Attempt, result: &str) -> Vec<Action> {
+        let (id, performance, result) = (attempt.id, attempt.performance, Ok(json(result)));
         self.tell(Input::Ended { attempt: id, performance, result })
     }
+
+    /// It is read as this commit has left it.
+    pub(crate) fn loaded(&mut self, commit: &Commit) -> Vec<Action> {
+        let append = &commit.journals[0];
+        let events = codec::decode(append.execution, &append.records).unwrap();
+        self.tell(Input::Loaded { row: row(), version: 1, events })
+    }
+}
+
+fn row() -> Box<Execution> {
+    Box::new(Execution {
+        execution_id: ExecutionId::from_bytes([7; 32]),
+        tenant_id: "acme".parse().unwrap(),
+        project_id: "shop".parse().unwrap(),
+        environment_id: "prod".parse().unwrap(),
+        shard: Shard(0),
+        function: "alone".into(),
+        component_digest: digest(),
+        start_key: None,
+        state: "Running".into(),
+        wake_at: Timestamp::EPOCH,
+        created_at: Timestamp::EPOCH,
+        body: [].into(),
+    })
 }
 
 /// The commits among actions.

@@ -92,20 +92,19 @@ fn pages(service: Service, execution: String, from: u64) -> impl Stream<Item = V
 }
 
 async fn page(service: &Service, execution: &str, from: u64) -> Result<(Vec<Event>, Place), Problem> {
-    let lines = service.journal(execution, from, WAIT_MS).await?;
+    let followed = service.follow(execution, from, WAIT_MS).await?;
     let mut next = from;
     let mut events = Vec::new();
-    for line in lines.lines() {
+    for line in followed.lines.lines() {
         let sequence = serde_json::from_str::<Value>(line).ok().and_then(|line| line["sequence"].as_u64());
         let sequence = sequence.ok_or_else(|| Problem::new(Code::Corrupt, "an event without a sequence"))?;
         next = sequence + 1;
         events.push(Event::default().event("journal").id(sequence.to_string()).data(line));
     }
-    let shown = service.execution(execution).await?;
-    if matches!(&*shown.state, "Completed" | "Failed" | "Cancelled") && next >= shown.events {
-        let data = serde_json::to_string(&shown).unwrap_or_default();
-        events.push(Event::default().event("end").data(data));
-        return Ok((events, Place::Over));
+    if !followed.is_whole {
+        return Ok((events, Place::Before(next)));
     }
-    Ok((events, Place::Before(next)))
+    let shown = serde_json::to_string(&service.execution(execution).await?).unwrap_or_default();
+    events.push(Event::default().event("end").data(shown));
+    Ok((events, Place::Over))
 }

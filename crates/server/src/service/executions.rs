@@ -179,6 +179,23 @@ impl Service {
     }
 }
 
+/// A part of a journal. One that was read after its execution was over has no more to come.
+pub(crate) struct Followed {
+    /// Events as JSON Lines.
+    pub(crate) lines: String,
+    /// Whether there will be no more.
+    pub(crate) is_whole: bool,
+}
+
+impl Service {
+    /// What a journal holds from `from` on, waited for if there is nothing.
+    pub(crate) async fn follow(&self, execution: &str, from: u64, wait_ms: u64) -> Result<Followed, Problem> {
+        let row = self.find(execution).await?;
+        let lines = self.journal_of(&row, from, wait_ms).await?;
+        Ok(Followed { lines, is_whole: is_over(&row) })
+    }
+}
+
 /// Events as JSON Lines.
 pub(crate) fn lines(id: ExecutionId, events: &[JournalEvent]) -> String {
     events.iter().fold(String::new(), |mut text, event| {
