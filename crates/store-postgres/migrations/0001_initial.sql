@@ -311,12 +311,13 @@ END
 $$;
 CREATE TRIGGER runs_go_whole AFTER DELETE ON runs FOR EACH ROW EXECUTE FUNCTION onward_remove_run();
 
--- Fails a statement that found fewer rows than it was written for.
-CREATE FUNCTION onward_require(found BIGINT, wanted BIGINT) RETURNS BIGINT LANGUAGE plpgsql AS $$
+-- Fails a statement that came upon more or fewer rows than it was written for. (No parameter can be called "found":
+-- PL/pgSQL has a variable of that name, which hides it.)
+CREATE FUNCTION onward_require(actual BIGINT, wanted BIGINT) RETURNS BIGINT LANGUAGE plpgsql AS $$
 BEGIN
-    IF found <> wanted THEN
-        RAISE EXCEPTION 'found % of % rows as expected', found, wanted USING ERRCODE = 'OW001';
+    IF actual <> wanted THEN
+        RAISE EXCEPTION 'found % rows where % were expected', actual, wanted USING ERRCODE = 'OW001';
     END IF;
-    RETURN found;
+    RETURN actual;
 END
 $$;

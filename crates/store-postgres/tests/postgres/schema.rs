@@ -81,3 +81,17 @@ async fn unique_means_unique() {
     // Those of run events are the idempotency key and the id.
     assert_eq!(usize::try_from(found).unwrap(), sets + 2);
 }
+
+#[tokio::test]
+async fn a_statement_fails_only_if_it_came_upon_other_rows_than_expected() {
+    let fixture = fresh().await;
+    let client = connect(&fixture.url).await;
+    for (actual, wanted) in [(0_i64, 0_i64), (3, 3)] {
+        let row = client.query_one("SELECT onward_require($1, $2)", &[&actual, &wanted]).await.unwrap();
+        assert_eq!(row.get::<_, i64>(0), actual);
+    }
+    for (actual, wanted) in [(0_i64, 1_i64), (1, 0)] {
+        let error = client.query_one("SELECT onward_require($1, $2)", &[&actual, &wanted]).await.unwrap_err();
+        assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some("OW001"));
+    }
+}
