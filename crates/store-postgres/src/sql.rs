@@ -76,6 +76,15 @@ pub(crate) fn delete(table: &Table) -> String {
     )
 }
 
+/// Objects if there is a row with one of the given keys.
+pub(crate) fn absent(table: &Table) -> String {
+    format!(
+        "SELECT onward_require(count(*), 0) FROM {given} {places}",
+        given = given(table.key_columns().iter().map(typed)),
+        places = places(table),
+    )
+}
+
 /// The row with a key.
 pub(crate) fn row(table: &Table) -> String {
     let same = key_names(table).into_iter().enumerate().map(|(place, name)| format!("{name} = ${}", place + 1));

@@ -91,7 +91,7 @@ fn check_change(change: &Change, limits: &Limits) -> Result<(), Invalid> {
     let table = change.table();
     let is_insert = matches!(change, Change::Insert { .. } | Change::InsertOrKeep { .. });
     let (values, columns) = match change {
-        Change::Delete { key, .. } => (&key.0, table.key_columns()),
+        Change::Delete { key, .. } | Change::Remove { key, .. } => (&key.0, table.key_columns()),
         Change::Insert { row, .. } | Change::InsertOrKeep { row, .. } | Change::Update { row, .. } => {
             (&row.0, table.columns)
         }

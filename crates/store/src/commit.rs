@@ -17,7 +17,7 @@ pub struct Commit {
     pub fences: Vec<Fence>,
     /// Events to append to journals.
     pub journals: Vec<JournalAppend>,
-    /// Rows to insert, update or delete.
+    /// Rows to insert, update, delete or remove.
     pub changes: Vec<Change>,
     /// Positions of readers to move.
     pub moves: Vec<Move>,
@@ -73,6 +73,21 @@ impl Commit {
     #[must_use]
     pub fn delete<R: Record>(mut self, record: &R, version: u64) -> Self {
         self.changes.push(Change::delete(record, version));
+        self
+    }
+
+    /// Removes the row with this key, whatever its version. Where there is none, nothing happens: it never conflicts.
+    ///
+    /// ```
+    /// use onward_store::tables::Job;
+    /// use onward_store::{Commit, Key, Value};
+    ///
+    /// let withdrawn = Commit::new().remove::<Job>(Key(vec![Value::Text("job-1".into())]));
+    /// assert_eq!(withdrawn.changes.len(), 1);
+    /// ```
+    #[must_use]
+    pub fn remove<R: Record>(mut self, key: Key) -> Self {
+        self.changes.push(Change::remove::<R>(key));
         self
     }
 
@@ -148,6 +163,14 @@ pub enum Change {
         /// The version it has now.
         version: u64,
     },
+    /// Remove, whatever is there: no row and any version will do. It is for rows that others change meanwhile, by whoever
+    /// has the last word on them.
+    Remove {
+        /// The table.
+        table: &'static Table,
+        /// The row's key.
+        key: Key,
+    },
 }
 
 impl Change {
@@ -171,13 +194,19 @@ impl Change {
         Self::Delete { table: R::TABLE, key: R::TABLE.key_of(&record.to_row()), version }
     }
 
+    /// Removes the row with this key, whatever its version, if there is one.
+    pub const fn remove<R: Record>(key: Key) -> Self {
+        Self::Remove { table: R::TABLE, key }
+    }
+
     /// The table it changes.
     pub const fn table(&self) -> &'static Table {
         match self {
             Self::Insert { table, .. }
             | Self::InsertOrKeep { table, .. }
             | Self::Update { table, .. }
-            | Self::Delete { table, .. } => table,
+            | Self::Delete { table, .. }
+            | Self::Remove { table, .. } => table,
         }
     }
 
@@ -185,14 +214,14 @@ impl Change {
     pub const fn row(&self) -> Option<&Row> {
         match self {
             Self::Insert { row, .. } | Self::InsertOrKeep { row, .. } | Self::Update { row, .. } => Some(row),
-            Self::Delete { .. } => None,
+            Self::Delete { .. } | Self::Remove { .. } => None,
         }
     }
 
     /// The key of the row it is about.
     pub fn key(&self) -> Key {
         match self {
-            Self::Delete { key, .. } => key.clone(),
+            Self::Delete { key, .. } | Self::Remove { key, .. } => key.clone(),
             Self::Insert { table, row } | Self::InsertOrKeep { table, row } | Self::Update { table, row, .. } => {
                 table.key_of(row)
             }
@@ -225,7 +254,7 @@ pub struct Receipt {
 /// What became of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was made.
+    /// It was made. A row that was to be removed is not there now; whether it was before is not told.
     Made,
     /// There was a row already, which is kept as it is.
     Kept(Stored),

@@ -32,6 +32,8 @@ pub(super) struct Rows {
     pub(super) delete: Vec<Key>,
     pub(super) update: Vec<Stored>,
     pub(super) insert: Vec<Stored>,
+    /// Keys of rows that were not there, and are not to be there: no write would notice if one were.
+    pub(super) absent: Vec<Key>,
 }
 
 /// Asks the rules about each commit, on what the ones before it have left.
@@ -94,7 +96,7 @@ impl<'a> Decided<'a> {
         self.answers.push(Ok(receipt));
     }
 
-    /// Whether there is nothing to write.
+    /// Whether there is nothing to write, and nothing to make sure of.
     pub(super) fn is_empty(&self) -> bool {
         self.journals.is_empty() && self.events.is_empty() && self.heads.is_empty() && self.tables.is_empty()
     }
@@ -102,7 +104,7 @@ impl<'a> Decided<'a> {
 
 impl Rows {
     const fn none(table: &'static Table) -> Self {
-        Self { table, delete: Vec::new(), update: Vec::new(), insert: Vec::new() }
+        Self { table, delete: Vec::new(), update: Vec::new(), insert: Vec::new(), absent: Vec::new() }
     }
 
     /// Compares what a row was with what it is after all commits.
@@ -113,7 +115,7 @@ impl Rows {
             (true, Some(stored)) => self.update.push(stored),
             (true, None) => self.delete.push(key),
             (false, Some(stored)) => self.insert.push(stored),
-            (false, None) => {}
+            (false, None) => self.absent.push(key),
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ const STATEMENT_BYTES: usize = 16 << 20;
 pub(super) async fn flush(client: &ClientWrapper, decided: &Decided<'_>) -> Result<(), Trouble> {
     let mut steps = Vec::new();
     journals(decided, &mut steps);
+    decided.tables.values().for_each(|rows| absences(rows, &mut steps));
     decided.tables.values().for_each(|rows| deletes(rows, &mut steps));
     decided.tables.values().for_each(|rows| updates(rows, &mut steps));
     decided.tables.values().for_each(|rows| inserts(rows, &mut steps));
@@ -38,10 +39,17 @@ fn journals<'a>(decided: &'a Decided<'_>, steps: &mut Vec<Step<'a>>) {
     }
 }
 
+/// Where there is no row, there is nothing to lock: another transaction may have inserted one while this one waited for
+/// its locks. Then this one comes after it, and has to look again.
+fn absences<'a>(rows: &'a Rows, steps: &mut Vec<Step<'a>>) {
+    for keys in split(&rows.absent, |key: &Key| size(&key.0)) {
+        steps.push(keyed(sql::absent(rows.table), rows, keys));
+    }
+}
+
 fn deletes<'a>(rows: &'a Rows, steps: &mut Vec<Step<'a>>) {
     for keys in split(&rows.delete, |key: &Key| size(&key.0)) {
-        let columns = (0..rows.table.key).map(|place| keys.iter().map(|key| Cell(&key.0[place])).collect::<Vec<_>>());
-        steps.push(Step::new(sql::delete(rows.table)).with_all(columns.collect::<Vec<_>>()));
+        steps.push(keyed(sql::delete(rows.table), rows, keys));
     }
 }
 
@@ -55,6 +63,12 @@ fn inserts<'a>(rows: &'a Rows, steps: &mut Vec<Step<'a>>) {
     for new in split(&rows.insert, |stored: &Stored| size(&stored.row.0)) {
         steps.push(whole(sql::insert(rows.table), rows, new));
     }
+}
+
+/// A step with the columns of these keys.
+fn keyed<'a>(sql: String, rows: &Rows, keys: &'a [Key]) -> Step<'a> {
+    let columns = (0..rows.table.key).map(|place| keys.iter().map(|key| Cell(&key.0[place])).collect::<Vec<_>>());
+    Step::new(sql).with_all(columns.collect::<Vec<_>>())
 }
 
 /// A step with all columns of these rows, and their versions.

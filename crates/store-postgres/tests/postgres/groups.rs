@@ -130,6 +130,40 @@ async fn a_row_that_comes_and_goes_in_a_group_was_never_there() {
     assert_eq!(attempts(&busy, "b").await, Some((0, 1)));
 }
 
+fn removal(id: &str) -> Commit {
+    Commit::new().remove::<Job>(Key(vec![Value::Text(Text::from(id))]))
+}
+
+#[tokio::test]
+async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
+    let busy = busy().await;
+    let late = Commit::new().update(&job("a", 1), 1);
+    let [one, two, three] = together(&busy, [Commit::new().insert(&job("a", 0)), removal("a"), late]).await;
+    one.unwrap();
+    assert_eq!(two.unwrap().changes, [Outcome::Made]);
+    assert!(matches!(three, Err(Error::Conflict(Conflict::RowVersion { expected: 1, found: 0, .. }))), "{three:?}");
+    assert_eq!(attempts(&busy, "a").await, None);
+}
+
+#[tokio::test]
+async fn a_removal_in_a_group_takes_what_the_group_has_just_updated() {
+    let busy = busy().await;
+    let update = |version| Commit::new().update(&job("held", 9), version);
+    let [one, two, three] = together(&busy, [update(2), removal("held"), update(3)]).await;
+    one.and(two).unwrap();
+    assert!(matches!(three, Err(Error::Conflict(Conflict::RowVersion { expected: 3, found: 0, .. }))), "{three:?}");
+    assert_eq!(attempts(&busy, "held").await, None);
+}
+
+#[tokio::test]
+async fn what_a_group_removes_can_come_again_in_the_group() {
+    let busy = busy().await;
+    let [one, two, three] =
+        together(&busy, [removal("held"), Commit::new().insert(&job("held", 7)), removal("absent")]).await;
+    one.and(two).and(three).unwrap();
+    assert_eq!(attempts(&busy, "held").await, Some((7, 1)));
+}
+
 #[tokio::test]
 async fn a_row_that_is_replaced_in_a_group_begins_again() {
     let busy = busy().await;

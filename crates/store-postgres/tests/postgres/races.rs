@@ -1,17 +1,24 @@
 //! Several processes on one database: nothing twice, no gaps, nobody waits for ever.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::poll;
+use onward_journal::Text;
 use onward_runs::RunSeq;
-use onward_store::{Commit, Error, Kind, Page, RunStateStore as _, Shard, Store as _, lease};
+use onward_store::tables::Job;
+use onward_store::{
+    Commit, Error, Key, Kind, Outcome, Page, Record as _, Records as _, RunStateStore as _, Shard, Store as _, Value,
+    lease,
+};
 use onward_store_postgres::Postgres;
 use onward_testing::Cluster;
 use tokio::task::JoinSet;
 
-use crate::sample::{append, event, execution, run};
-use crate::server::{fresh, open};
+use crate::sample::{append, event, execution, job, run};
+use crate::server::{connect, fresh, open, wait_for_lock};
 
 /// Two handles on an empty store, as two processes would have, and the server they are on.
 async fn pair() -> ([Arc<Postgres>; 2], Arc<Cluster>) {
@@ -167,4 +174,91 @@ async fn purging_and_appending_at_once_leaves_a_whole_journal_or_none() {
     let chunks = pair[0].journal(execution(1).execution_id, 0, 1_000).await.unwrap();
     let places: Vec<u64> = chunks.iter().map(|chunk| chunk.first).collect();
     assert_eq!(places, (0..places.len() as u64).collect::<Vec<u64>>());
+}
+
+fn key(id: &str) -> Key {
+    Key(vec![Value::Text(Text::from(id))])
+}
+
+/// Claims the job over and over, until it is gone. Returns how often.
+async fn claim(store: Arc<Postgres>) -> u32 {
+    let mut claims = 0;
+    while let Some((job, version)) = store.get::<Job>(key("j")).await.unwrap() {
+        let claimed = Job { attempts: job.attempts + 1, ..job };
+        match store.commit(Commit::new().update(&claimed, version)).await {
+            Ok(_) => claims += 1,
+            Err(error) => assert_eq!(error.kind(), Kind::Conflict, "{error}"),
+        }
+    }
+    claims
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_others_claim_all_the_time_is_gone_once_it_is_removed() {
+    let (pair, _cluster) = pair().await;
+    let mut claims = 0;
+    for _ in 0..10 {
+        pair[0].commit(Commit::new().insert(&job("j", 0))).await.unwrap();
+        let mut claimers = JoinSet::new();
+        for task in 0..4 {
+            claimers.spawn(claim(Arc::clone(&pair[task % 2])));
+        }
+        while pair[0].get::<Job>(key("j")).await.unwrap().is_some_and(|(_, version)| version < 5) {}
+        assert_eq!(pair[0].commit(Commit::new().remove::<Job>(key("j"))).await.unwrap().changes, [Outcome::Made]);
+        assert_eq!(pair[1].row(Job::TABLE, key("j")).await, Ok(None));
+        claims += claimers.join_all().await.into_iter().sum::<u32>();
+    }
+    assert!(claims >= 40, "{claims}");
+}
+
+#[tokio::test]
+async fn a_removal_that_waited_for_an_update_takes_the_updated_row() {
+    let fixture = fresh().await;
+    fixture.store.commit(Commit::new().insert(&job("j", 0))).await.unwrap();
+    let other = connect(&fixture.url).await;
+    other.batch_execute("BEGIN; UPDATE job_queue SET attempts = 9, version = 2 WHERE id = 'j'").await.unwrap();
+    let mut removed = pin!(fixture.store.commit(Commit::new().remove::<Job>(key("j"))));
+    assert!(poll!(&mut removed).is_pending());
+    wait_for_lock(&fixture.url).await;
+    other.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(removed.await.unwrap().changes, [Outcome::Made]);
+    assert_eq!(fixture.store.row(Job::TABLE, key("j")).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_removal_that_waited_takes_what_was_inserted_meanwhile() {
+    let fixture = fresh().await;
+    fixture.store.commit(Commit::new().insert(&job("j", 0))).await.unwrap();
+    let other = connect(&fixture.url).await;
+    let insert_another = "CREATE TEMPORARY TABLE copied AS SELECT * FROM job_queue; UPDATE copied SET id = 'a'; \
+                          INSERT INTO job_queue SELECT * FROM copied";
+    let update = "UPDATE job_queue SET version = 2 WHERE id = 'j'";
+    other.batch_execute(&format!("BEGIN; {insert_another}; {update}")).await.unwrap();
+    let both = Commit::new().remove::<Job>(key("a")).remove::<Job>(key("j"));
+    let mut removed = pin!(fixture.store.commit(both));
+    assert!(poll!(&mut removed).is_pending());
+    wait_for_lock(&fixture.url).await;
+    other.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(removed.await.unwrap().changes, [Outcome::Made, Outcome::Made]);
+    assert_eq!(fixture.store.row(Job::TABLE, key("j")).await, Ok(None));
+    assert_eq!(fixture.store.row(Job::TABLE, key("a")).await, Ok(None));
+}
+
+#[tokio::test]
+async fn an_update_that_waited_for_a_removal_conflicts() {
+    let fixture = fresh().await;
+    fixture.store.commit(Commit::new().insert(&job("j", 0)).insert(&job("z", 0))).await.unwrap();
+    let (other, rival) = (connect(&fixture.url).await, open(&fixture.url).await);
+    other.batch_execute("BEGIN; SELECT * FROM job_queue WHERE id = 'z' FOR UPDATE").await.unwrap();
+    // The removal has locked the first row when it waits for the second.
+    let both = Commit::new().remove::<Job>(key("j")).remove::<Job>(key("z"));
+    let mut removed = pin!(fixture.store.commit(both));
+    assert!(poll!(&mut removed).is_pending());
+    wait_for_lock(&fixture.url).await;
+    let mut updated = pin!(rival.commit(Commit::new().update(&job("j", 1), 1)));
+    assert!(poll!(&mut updated).is_pending());
+    other.batch_execute("COMMIT").await.unwrap();
+    removed.await.unwrap();
+    assert_eq!(updated.await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(fixture.store.row(Job::TABLE, key("j")).await, Ok(None));
 }

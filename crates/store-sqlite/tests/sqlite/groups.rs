@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onward_journal::Timestamp;
 use onward_store::tables::CampaignRun;
-use onward_store::{Commit, Conflict, Error, Invalid, Records as _, RunStateStore as _, Scan, Store};
+use onward_store::{Commit, Conflict, Error, Invalid, Record as _, Records as _, RunStateStore as _, Scan, Store};
 use onward_testing::Events;
 
 use crate::Place;
@@ -68,6 +68,28 @@ async fn a_group_with_duplicates_and_stolen_ids_settles_each_by_itself() {
     }
     let head = store.run(&events[0].run_id).await.unwrap().unwrap();
     assert_eq!(head.last_seq.get(), 290);
+}
+
+#[tokio::test]
+async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
+    let place = Place::new();
+    let store = place.open();
+    let row = campaign_run(1, "queued");
+    let key = CampaignRun::TABLE.key_of(&row.to_row());
+    let remove = || Commit::new().remove::<CampaignRun>(key.clone());
+    let unhurried = |commit| store.commit(Commit { is_unhurried: true, ..commit });
+    // They are asked for in this order, and do not wait for each other.
+    let (inserted, updated, removed, late, again) = tokio::join!(
+        biased;
+        unhurried(Commit::new().insert(&row)),
+        unhurried(Commit::new().update(&row, 1)),
+        unhurried(remove()),
+        unhurried(Commit::new().update(&row, 2)),
+        unhurried(remove()),
+    );
+    inserted.and(updated).and(removed).and(again).unwrap();
+    assert!(matches!(late, Err(Error::Conflict(Conflict::RowVersion { expected: 2, found: 0, .. }))), "{late:?}");
+    assert_eq!(store.row(CampaignRun::TABLE, key).await, Ok(None));
 }
 
 #[tokio::test]

@@ -116,7 +116,7 @@ pub enum Write<'a> {
     Insert(&'static Table, &'a Row),
     /// Replace, with this version.
     Update(&'static Table, &'a Row, u64, Changed),
-    /// Delete.
+    /// Delete, if it is there.
     Delete(&'static Table, &'a Key),
 }
 

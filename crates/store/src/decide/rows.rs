@@ -34,6 +34,10 @@ pub(super) fn decide<'a>(change: &'a Change, before: &mut impl Before, plan: &mu
             plan.rows.push(Write::Delete(table, key));
             Outcome::Made
         }
+        Change::Remove { table, key } => {
+            plan.rows.push(Write::Delete(table, key));
+            Outcome::Made
+        }
     };
     plan.receipt.changes.push(outcome);
     Ok(())

@@ -83,8 +83,9 @@ impl Generator {
         let kinds = if known.is_some() { 100 } else { 65 };
         let kind = self.draw.below(kinds);
         let mut change = match kind {
-            0..30 => Change::Insert { table, row: self.row_beside(table, known) },
-            30..60 => Change::InsertOrKeep { table, row: self.row_beside(table, known) },
+            0..27 => Change::Insert { table, row: self.row_beside(table, known) },
+            27..54 => Change::InsertOrKeep { table, row: self.row_beside(table, known) },
+            54..60 => self.removal(table, known),
             _ => self.change_of(table, known, kind < 85),
         };
         if self.draw.percent(2) {
@@ -111,19 +112,31 @@ impl Generator {
     }
 
     fn change_of(&mut self, table: &'static Table, known: Option<Stored>, is_update: bool) -> Change {
-        let mut row = self.row(table);
         let version = known.as_ref().map_or(1, |stored| stored.version);
         let version = if self.right() { version } else { self.off(version) };
-        if let Some(stored) = known {
-            row.0[..table.key].clone_from_slice(&stored.row.0[..table.key]);
-        } else if table.is_serial() {
-            row.0[0] = Value::Int(1 + self.draw.below(ROWS).cast_signed());
-        }
+        let row = self.row_with_key(table, known);
         if is_update {
             Change::Update { table, row, version }
         } else {
             Change::Delete { table, key: table.key_of(&row), version }
         }
+    }
+
+    /// Of a row that is there, mostly, or of any.
+    fn removal(&mut self, table: &'static Table, known: Option<Stored>) -> Change {
+        let known = known.filter(|_| self.draw.percent(70));
+        Change::Remove { table, key: table.key_of(&self.row_with_key(table, known)) }
+    }
+
+    /// A row with the key of one that is there, or with any.
+    fn row_with_key(&mut self, table: &'static Table, known: Option<Stored>) -> Row {
+        let mut row = self.row(table);
+        if let Some(stored) = known {
+            row.0[..table.key].clone_from_slice(&stored.row.0[..table.key]);
+        } else if table.is_serial() {
+            row.0[0] = Value::Int(1 + self.draw.below(ROWS).cast_signed());
+        }
+        row
     }
 
     /// A row that is there, if there is one.
@@ -137,7 +150,8 @@ impl Generator {
         let (Change::Insert { row: Row(values), .. }
         | Change::InsertOrKeep { row: Row(values), .. }
         | Change::Update { row: Row(values), .. }
-        | Change::Delete { key: Key(values), .. }) = change;
+        | Change::Delete { key: Key(values), .. }
+        | Change::Remove { key: Key(values), .. }) = change;
         let place = usize::try_from(self.draw.below(values.len() as u64)).unwrap_or(0);
         match self.draw.below(5) {
             0 => values[place] = Value::Null,

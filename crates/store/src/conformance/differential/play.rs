@@ -172,7 +172,7 @@ impl Player {
     fn point(&self, change: &mut Change) {
         match change {
             Change::Update { table, row, .. } => self.lens.row_for_store(table, row),
-            Change::Delete { table, key, .. } => self.lens.key_for_store(table, key),
+            Change::Delete { table, key, .. } | Change::Remove { table, key } => self.lens.key_for_store(table, key),
             Change::Insert { .. } | Change::InsertOrKeep { .. } => {}
         }
     }

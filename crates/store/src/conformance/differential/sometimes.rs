@@ -37,7 +37,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ("damage", &["found"]),
 ];
 
-const IN_EVERY_TABLE: [&str; 4] = ["inserted into", "kept in", "updated in", "deleted from"];
+const IN_EVERY_TABLE: [&str; 5] = ["inserted into", "kept in", "updated in", "deleted from", "removed from"];
 
 impl Sometimes {
     /// Adds what happened elsewhere.
@@ -89,6 +89,7 @@ impl Sometimes {
                 (Change::Insert { .. } | Change::InsertOrKeep { .. }, _) => "inserted into",
                 (Change::Update { .. }, _) => "updated in",
                 (Change::Delete { .. }, _) => "deleted from",
+                (Change::Remove { .. }, _) => "removed from",
             };
             self.hit(what, change.table().name);
         }

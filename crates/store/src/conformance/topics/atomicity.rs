@@ -29,6 +29,7 @@ enum Part {
     Serial,
     Update,
     Delete,
+    Remove,
     Move,
     EventOfNewRun,
     EventOfKnownRun,
@@ -68,13 +69,14 @@ enum List {
     Events,
 }
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part::Journal,
     Part::Insert,
     Part::InsertOrKeep,
     Part::Serial,
     Part::Update,
     Part::Delete,
+    Part::Remove,
     Part::Move,
     Part::EventOfNewRun,
     Part::EventOfKnownRun,
@@ -106,7 +108,9 @@ impl Part {
     const fn list(self) -> List {
         match self {
             Self::Journal => List::Journals,
-            Self::Insert | Self::InsertOrKeep | Self::Serial | Self::Update | Self::Delete => List::Changes,
+            Self::Insert | Self::InsertOrKeep | Self::Serial | Self::Update | Self::Delete | Self::Remove => {
+                List::Changes
+            }
             Self::Move => List::Moves,
             Self::EventOfNewRun | Self::EventOfKnownRun => List::Events,
         }
@@ -120,6 +124,7 @@ impl Part {
             Self::Serial => commit.insert(&message(1, Some("new"))),
             Self::Update => commit.update(&Job { attempts: 5, ..job("updated") }, 1),
             Self::Delete => commit.delete(&job("deleted"), 1),
+            Self::Remove => commit.remove::<Job>(sample::key_of(&job("removed"))),
             Self::Move => commit.advance(step("r", Reader::EventBus, 0, 3)),
             Self::EventOfNewRun => commit.events(events("new", 1, 2)),
             Self::EventOfKnownRun => commit.events(events("r", 4, 5)),
@@ -214,6 +219,7 @@ async fn lay(world: &World<'_>) -> Verdict {
         .insert(&job("known"))
         .insert(&job("updated"))
         .insert(&job("deleted"))
+        .insert(&job("removed"))
         .insert(&item("holder", "taken"))
         .insert(&item("free", "free"))
         .insert(&message(1, Some("known")))
@@ -304,6 +310,7 @@ async fn a_commit_of_every_kind_of_part_is_stored_whole(world: &World<'_>) -> Ve
     holds("the kept row is there", world.row(Timer::TABLE, sample::key_of(&timer(1, 1))).await?.is_some())?;
     same("the version of the updated row", row("updated").await?.map(|stored| stored.version), Some(2))?;
     same("the deleted row", row("deleted").await?, None)?;
+    same("the removed row", row("removed").await?, None)?;
     let head = world.head("r").await?;
     let positions = (head.last_seq, head.projected_seq, head.delivered_seq);
     same("last place and positions", positions, (seq(5), seq(1), seq(3)))?;
@@ -334,11 +341,15 @@ async fn a_receipt_answers_part_by_part(world: &World<'_>) -> Verdict {
         .insert(&job("new"))
         .insert_or_keep(&item("other", "taken"))
         .delete(&job("deleted"), 1)
+        .remove::<Job>(sample::key_of(&job("removed")))
+        .remove::<Job>(sample::key_of(&job("absent")))
         .events(vec![event("r", 4), event("r", 2), event("r", 5)]);
     let receipt = world.commit(commit).await?;
     let kept = |row| Outcome::Kept(Stored { row, version: 1 });
     let holder = item("holder", "taken").to_row();
-    same("changes", receipt.changes, vec![kept(job("known").to_row()), Outcome::Made, kept(holder), Outcome::Made])?;
+    let mut outcomes = vec![kept(job("known").to_row()), Outcome::Made, kept(holder)];
+    outcomes.extend([Outcome::Made, Outcome::Made, Outcome::Made]);
+    same("changes", receipt.changes, outcomes)?;
     let places: Vec<u64> = receipt.events.iter().map(|answer| answer.result.run_seq.get()).collect();
     same("places", places, vec![4, 2, 5])
 }

@@ -12,6 +12,7 @@ mod limits;
 mod paging;
 mod purge;
 mod readers;
+mod removals;
 mod rows;
 mod rows_of_every_table;
 mod scans;
@@ -61,6 +62,7 @@ pub(super) fn all() -> Vec<Check> {
         atomicity::checks(),
         rows::checks(),
         rows_of_every_table::checks(),
+        removals::checks(),
         scans::checks(),
         journals::checks(),
         readers::checks(),

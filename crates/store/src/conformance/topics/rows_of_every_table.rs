@@ -8,10 +8,11 @@ use crate::{Change, Row};
 /// What is asked of a table.
 type Question = for<'a> fn(&'a World<'a>, &'static Table) -> futures_util::future::BoxFuture<'a, Verdict>;
 
-const QUESTIONS: [(&str, Question); 5] = [
+const QUESTIONS: [(&str, Question); 6] = [
     ("read_as_they_were_inserted", |world, table| Box::pin(round_trip(world, table))),
     ("replaced_by_an_update", |world, table| Box::pin(update(world, table))),
     ("gone_after_a_delete", |world, table| Box::pin(delete(world, table))),
+    ("gone_after_a_removal", |world, table| Box::pin(remove(world, table))),
     ("kept_from_a_stale_update", |world, table| Box::pin(stale(world, table))),
     ("kept_by_insert_or_keep", |world, table| Box::pin(keep(world, table))),
 ];
@@ -102,6 +103,29 @@ async fn delete(world: &World<'_>, table: &'static Table) -> Verdict {
     world.commit(commit(Change::Insert { table, row: sample::row(table, 2) })).await?;
     let versions: Vec<u64> = dump::rows(world.store(), table).await?.iter().map(|stored| stored.version).collect();
     same("the versions after inserting it again", versions, vec![1; 3])
+}
+
+async fn remove(world: &World<'_>, table: &'static Table) -> Verdict {
+    let rows = filled(world, table, 3).await?;
+    for (changes, stored) in rows.iter().enumerate() {
+        let key = table.key_of(&stored.row);
+        for version in 1..=changes as u64 {
+            let row = rewritten(table, stored, 10 * version + changes as u64);
+            world.commit(commit(Change::Update { table, row, version })).await?;
+        }
+        let removed = world.commit(commit(Change::Remove { table, key: key.clone() })).await?;
+        same("the outcome", removed.changes, vec![Outcome::Made])?;
+        same("the row", world.row(table, key.clone()).await?, None)?;
+        same("how many are left", dump::rows(world.store(), table).await?.len(), 2 - changes)?;
+        let again = world.commit(commit(Change::Remove { table, key: key.clone() })).await?;
+        same("the outcome where there is nothing", again.changes, vec![Outcome::Made])?;
+        let late = Change::Update { table, row: stored.row.clone(), version: 1 + changes as u64 };
+        let conflict = Conflict::RowVersion { table: table.name, key, expected: 1 + changes as u64, found: 0 };
+        refused(world.commit(commit(late)).await, conflict)?;
+    }
+    world.commit(commit(Change::Insert { table, row: sample::row(table, 1) })).await?;
+    let versions: Vec<u64> = dump::rows(world.store(), table).await?.iter().map(|stored| stored.version).collect();
+    same("the version after inserting it again", versions, vec![1])
 }
 
 async fn stale(world: &World<'_>, table: &'static Table) -> Verdict {

@@ -73,6 +73,70 @@ impl Flaw for IgnoresVersions {
     }
 }
 
+/// Makes the commit without those removals that `is_lost` picks, and says that they were made.
+async fn losing(memory: &Memory, mut commit: Commit, is_lost: impl Fn(&Change) -> bool) -> Result<Receipt, Error> {
+    let lost: Vec<bool> = commit.changes.iter().map(|it| matches!(it, Change::Remove { .. }) && is_lost(it)).collect();
+    let mut places = lost.iter();
+    commit.changes.retain(|_| places.next() == Some(&false));
+    let mut receipt = memory.commit(commit).await?;
+    let mut made = std::mem::take(&mut receipt.changes).into_iter();
+    receipt.changes =
+        lost.iter().filter_map(|is_lost| if *is_lost { Some(Outcome::Made) } else { made.next() }).collect();
+    Ok(receipt)
+}
+
+/// A removal is said to be made, and is not.
+pub(crate) struct OnlyPretendsToRemove;
+
+#[async_trait]
+impl Flaw for OnlyPretendsToRemove {
+    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+        losing(memory, commit, |_| true).await
+    }
+}
+
+/// A row is removed only if nobody has changed it.
+pub(crate) struct RemovesOnlyTheFirstVersion;
+
+#[async_trait]
+impl Flaw for RemovesOnlyTheFirstVersion {
+    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+        let mut changed: Vec<(&str, Key)> = Vec::new();
+        for change in &commit.changes {
+            let stored = memory.row(change.table(), change.key()).await?;
+            changed.extend(stored.filter(|stored| stored.version > 1).map(|_| (change.table().name, change.key())));
+        }
+        losing(memory, commit, |change| changed.contains(&(change.table().name, change.key()))).await
+    }
+}
+
+/// A removal is lost where its commit changes other rows as well.
+pub(crate) struct LosesRemovalsAmongOthers;
+
+#[async_trait]
+impl Flaw for LosesRemovalsAmongOthers {
+    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+        let is_alone = commit.changes.len() == 1;
+        losing(memory, commit, |_| !is_alone).await
+    }
+}
+
+/// Removing what is absent is a conflict, as deleting it is.
+pub(crate) struct RefusesToRemoveNothing;
+
+#[async_trait]
+impl Flaw for RefusesToRemoveNothing {
+    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+        for change in &mut commit.changes {
+            if let Change::Remove { table, key } = change {
+                let version = memory.row(table, key.clone()).await?.map_or(1, |stored| stored.version);
+                *change = Change::Delete { table, key: key.clone(), version };
+            }
+        }
+        memory.commit(commit).await
+    }
+}
+
 /// Part of a refused commit is stored all the same.
 pub(crate) struct StoresPart(pub(crate) fn(Commit) -> Commit);
 
@@ -163,7 +227,7 @@ pub(crate) struct ReusesSerials(Mutex<BTreeMap<Value, i64>>);
 impl Flaw for ReusesSerials {
     async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
         for change in &mut commit.changes {
-            if let Change::Delete { table, key: Key(values), .. } = change
+            if let Change::Delete { table, key: Key(values), .. } | Change::Remove { table, key: Key(values) } = change
                 && table.name == Message::TABLE.name
             {
                 let shown = self.0.lock().unwrap();
@@ -279,7 +343,7 @@ impl Flaw for DeletesInCascade {
     async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
         let receipt = memory.commit(commit.clone()).await?;
         for change in commit.changes {
-            if let Change::Delete { table, key, .. } = change
+            if let Change::Delete { table, key, .. } | Change::Remove { table, key } = change
                 && table.name == Execution::TABLE.name
                 && let Some(execution) = onward_journal::ExecutionId::from_value(&key.0[0])
             {
