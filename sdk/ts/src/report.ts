@@ -1,0 +1,67 @@
+/** Telling the server how a task ended, also when the server does not hear at once. */
+
+import { sleep, waitMs } from "./backoff.js";
+import { isLost, NotJson, Problem, Unreachable } from "./errors.js";
+import type { Lease } from "./lease.js";
+import type { Log } from "./log.js";
+import { failed, type Outcome } from "./outcome.js";
+import type { Tasks } from "./tasks.js";
+
+/** Answers that are about what was told: telling the same again gives the same answer. */
+const CONTENT_STATUSES = [400, 413, 422];
+
+/** Tells how a task ended, again and again until the server has heard it or the lease is gone. */
+export async function report(tasks: Tasks, lease: Lease, outcome: Outcome, log: Log): Promise<void> {
+  let failures = 0;
+  for (;;) {
+    try {
+      await tasks.tell(lease.claim, outcome);
+      return;
+    } catch (error) {
+      if (isContent(error) && outcome.verb === "complete") {
+        log.error(`${lease}: its result is not taken: ${error}`);
+        outcome = refused(error);
+        continue;
+      }
+      if (!mayPass(error)) {
+        logEnd(lease, error, failures, log);
+        return;
+      }
+      failures += 1;
+      const wait = waitMs(error, failures);
+      if (lease.lost || performance.now() + wait >= lease.until) {
+        log.error(`${lease}: its end could not be told before the lease ran out: ${error}`);
+        return;
+      }
+      log.warn(`${lease}: its end could not be told, again in ${wait} ms: ${error}`);
+      await sleep(wait);
+    }
+  }
+}
+
+/** A result that cannot be told is a failure, for good: the next attempt would return the same. */
+function refused(error: unknown): Outcome {
+  const code = error instanceof Problem ? error.code : "invalid_payload";
+  return failed(`the result is not taken: ${(error as Error).message}`, code, false);
+}
+
+/** Says why nothing more is told. */
+function logEnd(lease: Lease, error: unknown, failures: number, log: Log): void {
+  if (!isLost(error)) {
+    log.error(`${lease}: its end cannot be told: ${error}`);
+  } else if (failures > 0) {
+    log.info(`${lease}: not held any more; perhaps an earlier try to tell its end was heard`);
+  } else {
+    log.warn(`${lease}: not held any more, so what it came to is dropped`);
+  }
+}
+
+/** Whether what was told is the trouble. */
+export function isContent(error: unknown): boolean {
+  return error instanceof NotJson || (error instanceof Problem && CONTENT_STATUSES.includes(error.status));
+}
+
+/** Whether telling the same again may help. */
+export function mayPass(error: unknown): boolean {
+  return error instanceof Unreachable || (error instanceof Problem && error.isTransient);
+}

@@ -1,0 +1,47 @@
+/** The requests of a worker, as the server knows them. */
+
+import type { Outcome } from "./outcome.js";
+import { ANSWER_MS, type Server } from "./server.js";
+import type { TaskDocument } from "./task.js";
+
+/** What a worker wants to be given. */
+export interface Wish {
+  worker: string;
+  functions: string[];
+  max: number;
+  leaseMs: number;
+  waitMs: number;
+}
+
+/** What names a task, and proves that it is held. */
+export type Claim = Pick<TaskDocument, "task" | "token">;
+
+/** Claiming tasks, holding them, and telling how they ended. */
+export class Tasks {
+  readonly #server: Server;
+
+  constructor(server: Server) {
+    this.#server = server;
+  }
+
+  /** At most as many tasks as wished for; none if none came while the server waited. */
+  async claim(wish: Wish, signal?: AbortSignal): Promise<TaskDocument[]> {
+    const patience = { waitMs: wish.waitMs, ...(signal && { signal }) };
+    const answer = await this.#server.ask("POST", "/v1/tasks/claim", wish, patience);
+    return (answer as { tasks: TaskDocument[] }).tasks;
+  }
+
+  /** Holds a task for another lease. */
+  async heartbeat(claim: Claim, answerMs = ANSWER_MS): Promise<void> {
+    await this.#tell(claim, "heartbeat", {}, answerMs);
+  }
+
+  /** Tells how a task ended. */
+  async tell(claim: Claim, outcome: Outcome): Promise<void> {
+    await this.#tell(claim, outcome.verb, outcome.body, ANSWER_MS);
+  }
+
+  async #tell({ task, token }: Claim, verb: string, body: object, answerMs: number): Promise<void> {
+    await this.#server.ask("POST", `/v1/tasks/${encodeURIComponent(task)}/${verb}`, { token, ...body }, { answerMs });
+  }
+}
