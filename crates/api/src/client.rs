@@ -16,6 +16,9 @@ use crate::explanation::Explanation;
 use crate::finding::{self, Verdict};
 use crate::problem::{Code, Problem};
 use crate::run::{self, Append, Appended, AppendedAll, RunEventPage, RunSnapshot, Verified};
+use crate::task::{
+    Claim, Claimed, ClaimedTask, Complete, Ended, Extended, Fail, Heartbeat, Release, TaskListing, TaskPage,
+};
 use crate::token::{MadeToken, NewToken, TokenInfo, TokenList};
 
 /// How long it may take to reach a server.
@@ -89,6 +92,36 @@ impl Client {
     /// Takes a token back.
     pub async fn revoke_token(&self, name: &str) -> Result<(), Problem> {
         self.send(self.request(Method::DELETE, &["tokens", name])?).await.map(drop)
+    }
+
+    /// Claims tasks for a worker; waits for one where there is none.
+    pub async fn claim(&self, claim: &Claim) -> Result<Vec<ClaimedTask>, Problem> {
+        let timeout = ANSWER + Duration::from_millis(claim.wait_ms);
+        let claimed: Claimed =
+            self.ask(self.request(Method::POST, &["tasks", "claim"])?.json(claim).timeout(timeout)).await?;
+        Ok(claimed.tasks)
+    }
+
+    /// Shows that the worker of a task is alive.
+    pub async fn heartbeat(&self, task: &str, token: &str) -> Result<Extended, Problem> {
+        let body = Heartbeat { token: token.to_owned() };
+        self.ask(self.request(Method::POST, &["tasks", task, "heartbeat"])?.json(&body)).await
+    }
+
+    /// Gives a task back that was not begun.
+    pub async fn release(&self, task: &str, token: &str) -> Result<Ended, Problem> {
+        let body = Release { token: token.to_owned() };
+        self.ask(self.request(Method::POST, &["tasks", task, "release"])?.json(&body)).await
+    }
+
+    /// A task was performed.
+    pub async fn complete(&self, task: &str, complete: &Complete) -> Result<Ended, Problem> {
+        self.ask(self.request(Method::POST, &["tasks", task, "complete"])?.json(complete)).await
+    }
+
+    /// A task could not be performed.
+    pub async fn fail(&self, task: &str, fail: &Fail) -> Result<Ended, Problem> {
+        self.ask(self.request(Method::POST, &["tasks", task, "fail"])?.json(fail)).await
     }
 
     /// A request to what is below `/v1`, with names as they are.
@@ -216,6 +249,10 @@ impl Onward for Client {
 
     async fn cancel(&self, execution: &str, cancel: Cancel) -> Result<Sent, Problem> {
         self.ask(self.request(Method::POST, &["executions", execution, "cancel"])?.json(&cancel)).await
+    }
+
+    async fn tasks(&self, listing: TaskListing) -> Result<TaskPage, Problem> {
+        self.ask(self.get(&["tasks"], &listing, 0)?).await
     }
 
     async fn doctor(&self, hear: &mut (dyn FnMut(finding::Heard) + Send)) -> Result<Verdict, Problem> {

@@ -32,7 +32,7 @@ pub struct Started {
     /// Whether it was there already: the key has started it before.
     pub existed: bool,
     /// Its result, if it was waited for and has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::json::present")]
     pub result: Option<Json>,
     /// What it failed with, if it was waited for and has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct Started {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct Outcome {
     /// Its result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::json::present")]
     pub result: Option<Json>,
     /// What it failed with, or why it was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,6 +80,7 @@ pub struct Listing {
     pub function: Option<String>,
     /// Where to go on: the `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(pattern = "^-?[0-9]{1,16}\\.[0-9a-f]{64}$")]
     pub after: Option<String>,
     /// At most so many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -171,7 +172,7 @@ pub struct Execution {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_as: Option<String>,
     /// The result of it, or of whoever took its place in the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::json::present")]
     pub result: Option<Json>,
     /// What it failed with, or why it was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -222,4 +223,18 @@ pub struct Sent {
     pub execution: String,
     /// What: `signal` or `cancel`.
     pub sent: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_of_null_is_a_result() {
+        let ended: Outcome = serde_json::from_str(r#"{"result":null}"#).expect("it is an outcome");
+        assert!(ended.is_known());
+        assert_eq!(serde_json::to_string(&ended).expect("it can be written"), r#"{"result":null}"#);
+        let open: Outcome = serde_json::from_str("{}").expect("it is an outcome");
+        assert!(!open.is_known());
+    }
 }

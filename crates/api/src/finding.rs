@@ -48,6 +48,10 @@ pub enum Code {
     ChildMissing,
     /// A child that it waits for is over, and its result is nowhere.
     ChildResultLost,
+    /// A task that a worker is to perform is not there, and its result is nowhere.
+    TaskMissing,
+    /// A task that nobody waits for.
+    TaskOrphan,
     /// The execution that should have taken its place is not there.
     SuccessorMissing,
     /// It is in a slice that it does not belong to.

@@ -36,3 +36,8 @@ impl PartialSchema for Json {
 }
 
 impl ToSchema for Json {}
+
+/// A value that is there may be null.
+pub(crate) fn present<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(source).map(Some)
+}

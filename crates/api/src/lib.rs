@@ -13,6 +13,7 @@ mod onward;
 pub mod problem;
 pub mod run;
 mod shown;
+pub mod task;
 pub mod token;
 pub mod waits;
 

@@ -10,6 +10,7 @@ use crate::explanation::Explanation;
 use crate::finding::{self, Verdict};
 use crate::problem::Problem;
 use crate::run::{self, Append, Appended, RunEventPage, RunSnapshot, Verified};
+use crate::task::{TaskListing, TaskPage};
 
 /// What can be asked.
 ///
@@ -49,6 +50,9 @@ pub trait Onward: Send + Sync {
 
     /// Asks an execution to stop.
     async fn cancel(&self, execution: &str, cancel: Cancel) -> Result<Sent, Problem>;
+
+    /// Tasks that workers hold, or that wait for one.
+    async fn tasks(&self, listing: TaskListing) -> Result<TaskPage, Problem>;
 
     /// Whether any work of the whole store is stuck. Findings are told as they are found.
     async fn doctor(&self, hear: &mut (dyn FnMut(finding::Heard) + Send)) -> Result<Verdict, Problem>;

@@ -1,7 +1,9 @@
 //! What went wrong, as RFC 9457 has it: a document that people read and programs branch on.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The media type of a problem.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -32,11 +34,21 @@ impl Problem {
     }
 }
 
+/// As programs read them.
+impl PartialSchema for Code {
+    fn schema() -> RefOr<Schema> {
+        let words = Self::ALL.iter().map(|code| code.as_str());
+        ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).enum_values(Some(words)).into()
+    }
+}
+
+impl ToSchema for Code {}
+
 /// Declares the codes, so that nothing about one is written down twice.
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $name:ident $text:literal $status:literal $title:literal;)+) => {
         /// A kind of problem. The list grows; what a code means does not change.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Code {
             $($(#[doc = $doc])+ #[serde(rename = $text)] $name,)+
         }

@@ -77,6 +77,7 @@ pub struct NewToken {
     pub role: Role,
     /// Until when; for ever unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     pub expires_at: Option<String>,
 }
 

@@ -76,6 +76,23 @@ pub enum What {
         #[serde(skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
     },
+    /// A task that a worker performs, or will when one asks for it.
+    Worker {
+        /// The function.
+        function: String,
+        /// Which attempt.
+        attempt: u32,
+        /// Of how many; absent when there is no limit.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        attempts: Option<u32>,
+        /// The worker that has it, if one does and somebody has looked.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        worker: Option<String>,
+        /// When it is taken from that worker, unless it is heard of.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>)]
+        until: Option<Shown<Timestamp>>,
+    },
     /// The next attempt of an invocation whose last one failed.
     Retry {
         /// The function.
@@ -130,6 +147,10 @@ impl Waiting {
             What::Task { function, attempt, attempts } => format!("{function}, {}", counted(*attempt, *attempts)),
             What::Retry { function, attempt, attempts, .. } => {
                 format!("{function}, {}", counted(*attempt, *attempts))
+            }
+            What::Worker { function, attempt, attempts, worker, .. } => {
+                let who = worker.as_ref().map_or("a worker", String::as_str);
+                format!("{function} by {who}, {}", counted(*attempt, *attempts))
             }
             What::Child { function, execution, state, .. } => {
                 let state = state.as_ref().map(|state| format!(" ({state})")).unwrap_or_default();

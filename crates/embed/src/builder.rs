@@ -23,6 +23,7 @@ pub struct Builder {
     store: Place,
     scope: Option<Scope>,
     native: Native,
+    has_workers: bool,
     options: Options,
     http: HttpConfig,
     wasm: Config,
@@ -40,6 +41,7 @@ impl Builder {
             store,
             scope: None,
             native: Native::default(),
+            has_workers: false,
             options: Options { name: name.as_str().into(), ..Options::default() },
             http: HttpConfig::default(),
             wasm: Config { cache_folder: cache_folder(), ..Config::default() },
@@ -104,6 +106,12 @@ impl Builder {
         self
     }
 
+    /// Lets workers perform tasks that neither a component nor this process has: they wait until one asks for them.
+    pub const fn workers(mut self) -> Self {
+        self.has_workers = true;
+        self
+    }
+
     /// How the node works, for whoever wants to say more than the rest of this says.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
@@ -123,7 +131,9 @@ impl Builder {
         let wasm = Arc::new(Wasm::new(self.wasm, self.http)?);
         let client = Client::new(Arc::clone(&store), scope);
         let code = Arc::clone(&wasm) as Arc<dyn onward_engine::node::Code>;
-        let node = Node::new(store, Library::new(code, self.native), self.options);
+        let library = Library::new(code, self.native);
+        let library = if self.has_workers { library.with_workers() } else { library };
+        let node = Node::new(store, library, self.options);
         Ok(Engine::run(client, wasm, Arc::new(node)))
     }
 }

@@ -65,6 +65,12 @@ pub enum Refused {
     /// The execution is over.
     #[error("execution {0} is over")]
     Over(ExecutionId),
+    /// A component has the function.
+    #[error("{0} is deployed as a function of a component: workers cannot perform it")]
+    Deployed(String),
+    /// The worker does not hold the task.
+    #[error("the task is not held by this claim: it is over, no longer wanted, or somebody else's")]
+    LeaseLost,
     /// The key has started something else.
     #[error("the key has started {0} with another input")]
     KeyTaken(ExecutionId),
@@ -109,7 +115,7 @@ impl Client {
         self.nearby.as_deref()
     }
 
-    fn tell(&self, shard: Shard, note: Note) {
+    pub(crate) fn tell(&self, shard: Shard, note: Note) {
         if let Some(nearby) = &self.nearby {
             nearby.tell(shard, note);
         }
@@ -421,7 +427,7 @@ async fn read_journal_from(store: &dyn Store, id: ExecutionId, from: u64) -> Res
 }
 
 /// A key for a start that need not be idempotent.
-fn random_key() -> String {
+pub(crate) fn random_key() -> String {
     let mut bytes = [0; 16];
     entropy(&mut bytes);
     onward_journal::hex::encode(&bytes)

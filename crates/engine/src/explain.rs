@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use onward_api::explanation::{End, Explanation, OnItsWay, Owner, Raised, Relative};
 use onward_api::waits::{Waiting, What, short};
 use onward_api::{Json, Shown, ago};
-use onward_journal::{Event, ExecutionId, Journal, Timestamp};
-use onward_store::tables::{Alert, Execution as Row, Message, ShardLease};
+use onward_journal::{Event, ExecutionId, Journal, Text, Timestamp};
+use onward_store::tables::{Alert, Execution as Row, Message, ShardLease, Task};
 use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
 
 use crate::client::{Client, Refused, read_journal};
 use crate::shard::message_event;
-use crate::{inbox, waits};
+use crate::{inbox, waits, work};
 
 /// How to run one; said wherever none runs.
 const START_ONE: &str = "no process works on this store: start one with `onward worker`";
@@ -33,17 +33,32 @@ pub struct Facts {
     pub alerts: Vec<Alert>,
     /// The states of its parent, of its children and of its successor, as far as they are there.
     pub relatives: BTreeMap<ExecutionId, String>,
+    /// The tasks that workers perform for it, or will, by the number of the operation.
+    pub tasks: BTreeMap<u32, Task>,
+    /// Who has asked for those functions last, and when.
+    pub asked: BTreeMap<Text, (Text, Timestamp)>,
     /// The time of the store.
     pub now: Timestamp,
 }
 
 /// Explains an execution from what is known of it.
 pub fn explain(facts: &Facts) -> Explanation {
-    let Facts { row, journal, messages, alerts, relatives, now, .. } = facts;
+    let Facts { row, journal, messages, alerts, relatives, tasks, now, .. } = facts;
     let mut waits = waits::of(journal);
     for waiting in waits.waits_for.iter_mut().chain(&mut waits.besides) {
-        if let What::Child { execution, state, .. } = &mut waiting.what {
-            *state = Some(relatives.get(&execution.0).cloned().unwrap_or_else(|| "not there".to_owned()));
+        match &mut waiting.what {
+            What::Child { execution, state, .. } => {
+                *state = Some(relatives.get(&execution.0).cloned().unwrap_or_else(|| "not there".to_owned()));
+            }
+            What::Worker { function, attempt, worker, until, .. } => {
+                let is_it = |task: &&Task| *task.function == **function && task.attempt == *attempt;
+                let number = waiting.promise.as_deref().and_then(|promise| promise.rsplit('.').next()?.parse().ok());
+                let claimed = number.and_then(|number: u32| tasks.get(&number)).filter(is_it);
+                if let Some(Task { worker: Some(name), leased_until, .. }) = claimed {
+                    (*worker, *until) = (Some(name.to_string()), Some(Shown(*leased_until)));
+                }
+            }
+            _ => {}
         }
     }
     let mut explanation = Explanation {
@@ -188,6 +203,17 @@ fn follows(waiting: &Waiting, mode: Option<&str>, facts: &Facts) -> String {
             };
             format!("{it_goes_on} when {function} ends; {again}")
         }
+        What::Worker { function, worker: Some(worker), until, .. } => {
+            let lost = until.map(|at| format!("; unless that one is heard of, it is lost {}", when(&at)));
+            format!("{it_goes_on} when worker {worker} ends {function}{}", lost.unwrap_or_default())
+        }
+        What::Worker { function, worker: None, .. } => {
+            let asked = match facts.asked.get(function.as_str()) {
+                Some((worker, at)) => format!("{worker} asked for such a task {}", ago(*at, now)),
+                None => "none has ever asked for such a task: is the name right?".to_owned(),
+            };
+            format!("{it_goes_on} when a worker has asked for {function} and ended it; {asked}")
+        }
         What::Retry { function, at, .. } => format!("{function} is tried again {}", when(at)),
         What::Child { function, execution, .. } => {
             format!("{it_goes_on} when its child {function} ends: onward why {}", short(execution.0))
@@ -212,7 +238,11 @@ pub async fn gather(store: &dyn Store, row: Row) -> Result<Facts, Error> {
         store.list(Scan::by::<Alert>(Alert::BY_SUBJECT).equal(&subject)).await?
     };
     let relatives = relatives(store, &journal).await?;
+    let tasks: Vec<(Task, u64)> = store.list(Scan::all::<Task>().equal(&id)).await?;
+    let tasks: Vec<Task> = tasks.into_iter().map(|(task, _)| task).collect();
     Ok(Facts {
+        asked: work::asked_for(store, &tasks).await?,
+        tasks: tasks.into_iter().map(|task| (task.promise, task)).collect(),
         messages: inbox::messages_to(store, row.shard, id).await?,
         is_anybody_there: leases.iter().any(|lease| lease.lease_until > now),
         lease: leases.into_iter().find(|lease| lease.shard == row.shard),

@@ -5,6 +5,7 @@
 //! - [`explain`]: what an execution waits for, and what happens next.
 //! - [`doctor`]: whether any work is stuck.
 //! - [`replay`]: whether code repeats what a journal records.
+//! - [`work`]: tasks that workers in other processes perform.
 //! - [`verify`]: looks at what is stored and tells what cannot have happened.
 
 mod alert;
@@ -20,5 +21,6 @@ pub mod shard;
 mod standing;
 pub mod verify;
 pub mod waits;
+pub mod work;
 
 pub use alert::{Alarm, Code, Severity};

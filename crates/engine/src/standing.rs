@@ -13,7 +13,7 @@ pub(crate) const NEVER: Timestamp = Timestamp::MAX;
 
 /// The state for people, and when to wake it.
 pub(crate) fn standing(execution: &Execution) -> (&'static str, Timestamp) {
-    let is_busy = execution.is_runnable() || execution.in_flight().any(|flight| flight.child.is_none());
+    let is_busy = execution.is_runnable() || execution.in_flight().any(|flight| flight.performer.is_owner());
     let deadline = || execution.deadline().unwrap_or(NEVER);
     match execution.journal().fold().phase() {
         Phase::Completed => ("Completed", NEVER),

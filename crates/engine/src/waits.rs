@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_journal::{
-    AwaitKind, Event, ExecutionId, Journal, JournalEvent, Phase, PromiseId, RetryPolicy, Timestamp, Wait,
+    AwaitKind, Event, ExecutionId, Journal, JournalEvent, Performer, Phase, PromiseId, RetryPolicy, Timestamp, Wait,
 };
 
 use onward_api::Shown;
@@ -49,7 +49,7 @@ struct Invocation {
 
 enum Flight {
     Scheduled,
-    Started { attempt: u32, child: Option<ExecutionId> },
+    Started { attempt: u32, performer: Performer },
     Retrying { attempt: u32, error: String, at: Timestamp },
 }
 
@@ -74,8 +74,8 @@ impl Walk {
                 let begun = Invocation { function, attempts, join_set: None, flight: Flight::Scheduled, since };
                 promise_id.number_in(self.own).and_then(|number| self.invocations.insert(number, begun));
             }
-            Event::InvokeStarted { promise_id, attempt, child } => {
-                self.fly(promise_id, Flight::Started { attempt: *attempt, child: *child }, since);
+            Event::InvokeStarted { promise_id, attempt, performer } => {
+                self.fly(promise_id, Flight::Started { attempt: *attempt, performer: *performer }, since);
             }
             Event::InvokeRetrying { promise_id, failed_attempt, error, retry_at } => {
                 let flight = Flight::Retrying { attempt: failed_attempt + 1, error: error.to_string(), at: *retry_at };
@@ -144,9 +144,15 @@ impl Walk {
         let (function, attempts) = (function.clone(), *attempts);
         let what = match flight {
             Flight::Scheduled => What::Start { function },
-            Flight::Started { attempt, child: None } => What::Task { function, attempt: *attempt, attempts },
-            Flight::Started { attempt, child: Some(child) } => {
-                What::Child { function, attempt: *attempt, attempts, execution: Shown(*child), state: None }
+            Flight::Started { attempt, performer } => {
+                let attempt = *attempt;
+                match performer {
+                    Performer::Owner => What::Task { function, attempt, attempts },
+                    Performer::Child(child) => {
+                        What::Child { function, attempt, attempts, execution: Shown(*child), state: None }
+                    }
+                    Performer::Worker => What::Worker { function, attempt, attempts, worker: None, until: None },
+                }
             }
             Flight::Retrying { attempt, error, at } => {
                 What::Retry { function, attempt: *attempt, attempts, error: error.clone(), at: Shown(*at) }

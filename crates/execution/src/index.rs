@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent, Name, Timestamp};
+use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent, Name, Performer, Timestamp};
 
 /// Places of a journal's events, by what the engine and the guest look for.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub(crate) struct Index {
     timers: BTreeMap<u32, Timestamp>,
     /// How long an attempt may take, for invocations that say so.
     timeouts: BTreeMap<u32, u64>,
-    /// When an attempt that another execution performs has taken too long.
+    /// When an attempt that others perform has taken too long.
     limits: BTreeMap<u32, Timestamp>,
     /// Where cancellation was asked for.
     pub(crate) cancel: Option<u64>,
@@ -44,8 +44,8 @@ pub struct InFlight {
     pub number: u32,
     /// Which attempt of it.
     pub attempt: u32,
-    /// The execution that performs it, if one does.
-    pub child: Option<ExecutionId>,
+    /// Who performs it.
+    pub performer: Performer,
 }
 
 /// How an await ended, and at which sequence.
@@ -126,11 +126,13 @@ impl Index {
                 self.open = Some(sequence);
             }
             (Event::JoinSetSubmitted { .. } | Event::JoinSetAwaited { .. }, _) => self.script.push(sequence),
-            (Event::InvokeStarted { attempt, child, .. }, Some(number)) => {
+            (Event::InvokeStarted { attempt, performer, .. }, Some(number)) => {
                 self.scheduled.remove(&number);
                 self.leave_queue(number);
-                self.in_flight.insert(number, InFlight { number, attempt: *attempt, child: *child });
-                if let (Some(_), Some(timeout_ms)) = (child, self.timeouts.get(&number)) {
+                self.in_flight.insert(number, InFlight { number, attempt: *attempt, performer: *performer });
+                if let Some(timeout_ms) = self.timeouts.get(&number)
+                    && !performer.is_owner()
+                {
                     let limit = recorded.timestamp.plus_ms(*timeout_ms);
                     self.limits.insert(number, limit);
                     self.due.insert((limit, number));
@@ -211,7 +213,7 @@ impl Index {
         self.timers.contains_key(&number)
     }
 
-    /// Attempts of other executions that have taken too long at `now`.
+    /// Attempts of others that have taken too long at `now`.
     pub(crate) fn overdue(&self, now: Timestamp) -> impl Iterator<Item = InFlight> {
         let due = self.due.iter().take_while(move |(at, _)| *at <= now);
         due.filter(|(_, number)| self.limits.contains_key(number))

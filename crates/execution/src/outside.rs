@@ -1,7 +1,7 @@
 //! What happens outside of an execution: attempts that start and end, time that passes, signals, cancellation.
 
 use onward_journal::{
-    AwaitKind, Command, Event, ExecutionError, ExecutionId, InvokeResult, Name, Payload, Text, Timestamp, Violation,
+    AwaitKind, Command, Event, ExecutionError, InvokeResult, Name, Payload, Performer, Text, Timestamp, Violation,
 };
 
 use crate::{Execution, InFlight, World};
@@ -14,9 +14,9 @@ impl Execution {
         self.index.scheduled.iter().copied().chain(retries).collect()
     }
 
-    /// Starts the next attempt of an operation, and returns its number. `child` is the execution that performs it, if one does.
-    pub fn start_attempt(&mut self, number: u32, child: Option<ExecutionId>, now: Timestamp) -> Result<u32, Violation> {
-        self.record(Command::StartAttempt { promise: self.promise(number), child }, now)?;
+    /// Starts the next attempt of an operation, and returns its number.
+    pub fn start_attempt(&mut self, number: u32, performer: Performer, now: Timestamp) -> Result<u32, Violation> {
+        self.record(Command::StartAttempt { promise: self.promise(number), performer }, now)?;
         Ok(self.index.in_flight.get(&number).map_or(0, |flight| flight.attempt))
     }
 
@@ -70,7 +70,7 @@ impl Execution {
             return Ok(false);
         }
         if self.index.scheduled.contains(&number) {
-            self.start_attempt(number, None, now)?;
+            self.start_attempt(number, Performer::Owner, now)?;
         }
         self.record(Command::GiveUp { promise: self.promise(number), error }, now)?;
         Ok(true)
@@ -87,7 +87,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Attempts that other executions perform and that have taken longer than they may.
+    /// Attempts that others perform and that have taken longer than they may.
     pub fn overdue(&self, now: Timestamp) -> Vec<InFlight> {
         self.index.overdue(now).collect()
     }

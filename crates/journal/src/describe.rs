@@ -3,7 +3,9 @@
 use std::fmt;
 
 use crate::excerpt::cut;
-use crate::{AwaitKind, Delivery, Event, ExecutionError, ExecutionId, InvokeResult, Payload, PromiseId, hex};
+use crate::{
+    AwaitKind, Delivery, Event, ExecutionError, ExecutionId, InvokeResult, Payload, Performer, PromiseId, hex,
+};
 
 /// Longer values are cut: the table is for reading, the journal has the rest.
 const VALUE_CHARS_MAX: usize = 32;
@@ -44,11 +46,13 @@ impl fmt::Display for Line<'_> {
                     Delivery::AtMostOnce => write!(f, ", {})", delivery.as_str()),
                 }
             }
-            Event::InvokeStarted { promise_id, attempt, child: None } => {
-                write!(f, "{name}({}, attempt={attempt})", id(promise_id))
-            }
-            Event::InvokeStarted { promise_id, attempt, child: Some(child) } => {
-                write!(f, "{name}({}, attempt={attempt}, child={})", id(promise_id), cut(&child.to_string(), ID_CHARS))
+            Event::InvokeStarted { promise_id, attempt, performer } => {
+                write!(f, "{name}({}, attempt={attempt}", id(promise_id))?;
+                match performer {
+                    Performer::Owner => write!(f, ")"),
+                    Performer::Child(child) => write!(f, ", child={})", cut(&child.to_string(), ID_CHARS)),
+                    Performer::Worker => write!(f, ", worker)"),
+                }
             }
             Event::InvokeCompleted { promise_id, result, attempt } => {
                 write!(f, "{name}({}, {}, attempt={attempt})", id(promise_id), outcome(result))

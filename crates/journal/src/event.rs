@@ -8,8 +8,8 @@ use minicbor::{Decode, Encode};
 
 use crate::codec::Scope;
 use crate::{
-    ComponentDigest, Delivery, ExecutionError, ExecutionId, JoinSetId, Name, Payload, PromiseId, RetryPolicy, Text,
-    Timestamp,
+    ComponentDigest, Delivery, ExecutionError, ExecutionId, JoinSetId, Name, Payload, Performer, PromiseId,
+    RetryPolicy, Text, Timestamp,
 };
 
 /// One line of a journal.
@@ -91,7 +91,7 @@ pub enum Event {
         #[cbor(with = "crate::codec::delivery", has_nil)]
         delivery: Delivery,
     },
-    /// An attempt is in flight; another execution performs it if `child` names one.
+    /// An attempt is in flight, and somebody performs it.
     #[n(6)]
     InvokeStarted {
         #[n(0)]
@@ -99,7 +99,8 @@ pub enum Event {
         #[n(1)]
         attempt: u32,
         #[n(2)]
-        child: Option<ExecutionId>,
+        #[cbor(with = "crate::codec::performer", has_nil)]
+        performer: Performer,
     },
     /// The operation is over, well or badly.
     #[n(7)]

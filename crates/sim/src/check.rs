@@ -3,7 +3,7 @@
 use onward_engine::client::is_over;
 use onward_journal::Timestamp;
 use onward_journal::{Delivery, Event, ExecutionId, Journal, JournalEvent};
-use onward_store::tables::{Execution, Message};
+use onward_store::tables::{Execution, Message, Task};
 use onward_store::{Records as _, Scan};
 
 use crate::Sim;
@@ -51,6 +51,10 @@ impl Sim {
         if let Some(hasty) = self.hasty.first() {
             return Err(format!("an attempt was not recorded: {hasty}"));
         }
+        let left: Vec<(Task, u64)> = now(self.store.list(Scan::all::<Task>())).unwrap_or_default();
+        if let Some((task, _)) = left.first() {
+            return Err(format!("{}: a task is left, and nobody waits for it", task.execution_id));
+        }
         for row in self.executions() {
             if row.wake_at != Timestamp::MAX {
                 return Err(format!("{} is over and would be woken", row.execution_id));
@@ -76,7 +80,7 @@ impl Sim {
             Event::InvokeCompleted { promise_id, result: Ok(_), attempt } => {
                 let number = promise_id.number_in(id).unwrap_or(u32::MAX);
                 let by_child = events.iter().any(|it| {
-                    matches!(&it.event, Event::InvokeStarted { promise_id: it, child: Some(_), .. } if it == promise_id)
+                    matches!(&it.event, Event::InvokeStarted { promise_id: it, performer: onward_journal::Performer::Child(_), .. } if it == promise_id)
                 });
                 if !by_child && count(number, *attempt, false) + count(number, *attempt, true) == 0 {
                     return Err(format!("{id}: operation {number} is recorded and was never performed"));
@@ -106,11 +110,13 @@ impl Sim {
                         Some(value) if *result != number(value) => {
                             Err(format!("{name}({input}) returned {} instead of {value}", result.as_str()))
                         }
-                        None if name == "endless" => Err("an execution that was to be cancelled completed".to_owned()),
+                        None if name.ends_with("endless") => {
+                            Err("an execution that was to be cancelled completed".to_owned())
+                        }
                         _ => Ok(()),
                     };
                 }
-                Some(Event::ExecutionCancelled { .. }) if name == "endless" => return Ok(()),
+                Some(Event::ExecutionCancelled { .. }) if name.ends_with("endless") => return Ok(()),
                 other => return Err(format!("{name}({input}) ended with {other:?}")),
             }
         }

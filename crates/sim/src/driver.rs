@@ -15,6 +15,7 @@ use onward_store::{Clock as _, Commit, Error, ManualClock, Policy, Records as _,
 use crate::client::{self, SHARD};
 use crate::now::now;
 use crate::scripts::{Scripts, WORKFLOWS, perform};
+use crate::workers::Workers;
 
 /// How often things go wrong, in thousandths.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,14 +54,15 @@ const STEPS_MAX: u64 = 200_000;
 /// A simulated world.
 pub struct Sim {
     pub(crate) store: Arc<Memory>,
-    clock: Arc<ManualClock>,
-    draw: Draw,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) draw: Draw,
     faults: Faults,
     nodes: BTreeMap<u32, Node>,
     owner: Option<u32>,
     born: u32,
     under_way: Vec<(Timestamp, u32, Op)>,
     plans: Vec<(Timestamp, Plan)>,
+    pub(crate) workers: Workers,
     pub(crate) started: Vec<(ExecutionId, usize, u64)>,
     /// How often, of those that may be repeated and of those that may not.
     pub(crate) performed: BTreeMap<(AttemptId, bool), u32>,
@@ -108,6 +110,7 @@ impl Sim {
                 plans.push((at, Plan::Start(place, 1 + draw.below(5), format!("{name}-{copy}"))));
             }
         }
+        let workers = Workers::new(clock.now());
         Self {
             store,
             clock,
@@ -118,6 +121,7 @@ impl Sim {
             born: 0,
             under_way: Vec::new(),
             plans,
+            workers,
             started: Vec::new(),
             performed: BTreeMap::new(),
             attempts: 0,
@@ -156,6 +160,7 @@ impl Sim {
         }
         let time = self.clock.now();
         self.carry_out_plans(time)?;
+        self.work()?;
         let ready: Vec<usize> =
             self.under_way.iter().enumerate().filter(|(_, (at, ..))| *at <= time).map(|(place, _)| place).collect();
         if ready.is_empty() {
@@ -177,7 +182,7 @@ impl Sim {
         let planned = self.plans.iter().map(|(at, _)| *at);
         let due = self.nodes.values().filter_map(|node| node.core.deadline());
         let later = self.clock.now().plus_ms(LEASE_MS);
-        let next = under_way.chain(planned).chain(due).chain([later]).min().unwrap_or(later);
+        let next = under_way.chain(planned).chain(due).chain(self.workers.next()).chain([later]).min().unwrap_or(later);
         self.clock.set(next.max(self.clock.now()));
         for id in self.nodes.keys().copied().collect::<Vec<u32>>() {
             self.tell(id, Input::Time);
@@ -295,7 +300,7 @@ impl Sim {
         let later = time.plus_ms(self.draw.below(20_000));
         match name {
             "waiter" => self.plans.push((later, Plan::Go(id))),
-            "endless" => self.plans.push((later, Plan::Cancel(id))),
+            "endless" | "remote_endless" => self.plans.push((later, Plan::Cancel(id))),
             _ => {}
         }
         self.started.push((id, workflow, input));
@@ -440,7 +445,11 @@ impl Sim {
                 Action::Load(execution) | Action::LoadLater(execution) => self.begin(id, Op::Load(execution)),
                 Action::Abandon(attempt) => self.abandon(id, attempt),
                 Action::Lost => self.bury(id),
-                Action::Begun { .. } | Action::Over { .. } | Action::ReadInbox | Action::Log { .. } => {}
+                Action::Begun { .. }
+                | Action::Over { .. }
+                | Action::ReadInbox
+                | Action::Offer { .. }
+                | Action::Log { .. } => {}
                 Action::Stuck { execution, reason } => self.stuck.push(format!("{execution}: {reason}")),
             }
         }

@@ -8,5 +8,6 @@ mod client;
 mod driver;
 mod now;
 mod scripts;
+mod workers;
 
 pub use driver::{Faults, Report, Sim};

@@ -2,7 +2,7 @@
 
 use onward_engine::shard::{Caller, Entry, Functions, Hosts, Resolved, Unready};
 use onward_execution::{Answer, Guest, Host, Script, Taken, Turn};
-use onward_journal::{ComponentDigest, Delivery, ErrorKind, ExecutionError, InvokeResult, Payload};
+use onward_journal::{ComponentDigest, Delivery, ErrorKind, ExecutionError, InvokeResult, Payload, RetryPolicy};
 
 /// All of them, as one component.
 pub(crate) struct Scripts;
@@ -23,7 +23,7 @@ fn value(payload: &Payload) -> u64 {
 pub(crate) type Expected = fn(u64) -> Option<u64>;
 
 /// The workflows.
-pub(crate) const WORKFLOWS: [(&str, Expected); 11] = [
+pub(crate) const WORKFLOWS: [(&str, Expected); 15] = [
     ("chain", |n| Some(n)),
     ("dice", |n| Some(n)),
     ("fan", |n| Some(n * (n + 1) / 2)),
@@ -35,6 +35,10 @@ pub(crate) const WORKFLOWS: [(&str, Expected); 11] = [
     ("counter", |_| Some(0)),
     ("endless", |_| None),
     ("parent", |n| Some(n + n * (n + 1) / 2)),
+    ("remote", |n| Some(n * (n + 1) / 2)),
+    ("remote_once", |_| None),
+    ("remote_race", |_| Some(1)),
+    ("remote_endless", |_| None),
 ];
 
 /// A guest that uses up its slice of time now and then.
@@ -71,6 +75,10 @@ impl Functions for Scripts {
             "counter" => Script::new(move |host| counter(host, n)),
             "endless" => Script::new(endless),
             "parent" => Script::new(move |host| parent(host, n)),
+            "remote" => Script::new(move |host| remote(host, n)),
+            "remote_once" => Script::new(move |host| remote_once(host, n)),
+            "remote_race" => Script::new(remote_race),
+            "remote_endless" => Script::new(remote_endless),
             other => return Err(Unready::Broken(format!("there is no workflow {other}"))),
         };
         // Some pause in their first turn, some do not.
@@ -83,6 +91,8 @@ impl Functions for Scripts {
             Resolved::Workflow(digest())
         } else if ["echo", "third_time", "once", "undo"].contains(&function) {
             Resolved::Task(digest())
+        } else if ["far", "far_once"].contains(&function) {
+            Resolved::Worker
         } else {
             Resolved::Unknown
         }
@@ -196,4 +206,54 @@ async fn parent(host: Host, n: u64) -> InvokeResult {
         sum += value(&result?);
     }
     Ok(number(sum))
+}
+
+/// As often as it takes: workers are lost.
+fn patient() -> Option<Box<RetryPolicy>> {
+    Some(Box::new(RetryPolicy { max_attempts: None, timeout_ms: Some(4_000), ..RetryPolicy::default() }))
+}
+
+/// One after the other, then all at once.
+async fn remote(host: Host, n: u64) -> InvokeResult {
+    let mut promises = Vec::new();
+    for step in 1..=n {
+        let promise = host.schedule_as("far", number(step), patient(), Delivery::AtLeastOnce).await?;
+        if step.is_multiple_of(2) {
+            host.wait(promise).await?;
+        }
+        promises.push(promise);
+    }
+    let mut sum = 0;
+    for result in host.all(&promises).await? {
+        sum += value(&result?);
+    }
+    Ok(number(sum))
+}
+
+async fn remote_once(host: Host, n: u64) -> InvokeResult {
+    let promise = host.schedule_as("far_once", number(n), None, Delivery::AtMostOnce).await?;
+    match host.wait(promise).await {
+        Err(error) if error.kind.as_str() == "in_doubt" => Ok(number(99)),
+        other => other,
+    }
+}
+
+/// Nobody waits for the task any more.
+async fn remote_race(host: Host) -> InvokeResult {
+    let set = host.join_set().await?;
+    let promise = host.schedule_as("far", number(1), patient(), Delivery::AtLeastOnce).await?;
+    host.submit(set, promise).await?;
+    host.next(set, Some(200)).await?;
+    host.close(set).await?;
+    host.sleep(100).await?;
+    Ok(number(1))
+}
+
+/// Its task is taken back when it is cancelled.
+async fn remote_endless(host: Host) -> InvokeResult {
+    loop {
+        let promise = host.schedule_as("far", number(1), patient(), Delivery::AtLeastOnce).await?;
+        host.wait(promise).await?;
+        host.sleep(1_000).await?;
+    }
 }

@@ -164,6 +164,44 @@ CREATE TABLE inbox (
 );
 CREATE INDEX inbox_by_shard ON inbox (shard, message_id);
 
+-- Attempts that workers perform. Those that nobody has yet are found by their function, those whose worker is lost by their lease.
+CREATE TABLE tasks (
+    execution_id BYTEA NOT NULL,
+    promise BIGINT NOT NULL,
+    attempt BIGINT NOT NULL,
+    shard BIGINT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    project_id TEXT COLLATE "C" NOT NULL,
+    environment_id TEXT COLLATE "C" NOT NULL,
+    function TEXT COLLATE "C" NOT NULL,
+    state TEXT COLLATE "C" NOT NULL,
+    queued_at TIMESTAMPTZ NOT NULL,
+    leased_until TIMESTAMPTZ NOT NULL,
+    lease_ms BIGINT NOT NULL,
+    worker TEXT COLLATE "C",
+    claim TEXT COLLATE "C",
+    input TEXT COLLATE "C" NOT NULL,
+    delivery TEXT COLLATE "C" NOT NULL,
+    timeout_ms BIGINT,
+    version BIGINT NOT NULL,
+    CONSTRAINT tasks_pkey PRIMARY KEY (execution_id, promise, attempt),
+    CONSTRAINT tasks_delivery_check CHECK (delivery IN ('at_least_once', 'at_most_once')),
+    CONSTRAINT tasks_claim_check CHECK ((state = 'queued' AND claim IS NULL) OR (state = 'claimed' AND claim IS NOT NULL))
+);
+CREATE INDEX tasks_by_function ON tasks (tenant_id, project_id, environment_id, function, state, queued_at);
+CREATE INDEX tasks_by_lease ON tasks (leased_until);
+
+CREATE TABLE worker_functions (
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    project_id TEXT COLLATE "C" NOT NULL,
+    environment_id TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    worker TEXT COLLATE "C" NOT NULL,
+    asked_at TIMESTAMPTZ NOT NULL,
+    version BIGINT NOT NULL,
+    CONSTRAINT worker_functions_pkey PRIMARY KEY (tenant_id, project_id, environment_id, name)
+);
+
 -- Dispatch -------------------------------------------------------------------------------------------------------
 
 -- Tokens are kept as their digests only.

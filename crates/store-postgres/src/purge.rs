@@ -70,7 +70,7 @@ async fn remove_execution(
     // Only now: the events that were appended while we waited are to go as well.
     let id = execution.as_bytes().as_slice();
     let mut removed = 0;
-    for table in ["executions", "inbox", "journal", "timers"] {
+    for table in ["executions", "inbox", "journal", "tasks", "timers"] {
         removed += transaction.execute(&format!("DELETE FROM {table} WHERE execution_id = $1"), &[&id]).await?;
     }
     Ok(removed)

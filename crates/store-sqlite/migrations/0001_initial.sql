@@ -236,6 +236,44 @@ CREATE TABLE inbox (
 ) STRICT;
 CREATE INDEX inbox_by_shard ON inbox (shard, message_id);
 
+-- Attempts that workers perform. Those that nobody has yet are found by their function, those whose worker is lost by their lease.
+CREATE TABLE tasks (
+    execution_id   BLOB    NOT NULL,
+    promise        INTEGER NOT NULL,
+    attempt        INTEGER NOT NULL,
+    shard          INTEGER NOT NULL,
+    tenant_id      TEXT    NOT NULL,
+    project_id     TEXT    NOT NULL,
+    environment_id TEXT    NOT NULL,
+    function       TEXT    NOT NULL,
+    state          TEXT    NOT NULL,
+    queued_at      INTEGER NOT NULL,
+    leased_until   INTEGER NOT NULL,
+    lease_ms       INTEGER NOT NULL,
+    worker         TEXT,
+    claim          TEXT,
+    input          TEXT    NOT NULL,
+    delivery       TEXT    NOT NULL,
+    timeout_ms     INTEGER,
+    version        INTEGER NOT NULL,
+    CONSTRAINT tasks_key PRIMARY KEY (execution_id, promise, attempt),
+    CONSTRAINT tasks_delivery_check CHECK (delivery IN ('at_least_once', 'at_most_once')),
+    CONSTRAINT tasks_claim_check CHECK ((state = 'queued' AND claim IS NULL) OR (state = 'claimed' AND claim IS NOT NULL))
+) STRICT;
+CREATE INDEX tasks_by_function ON tasks (tenant_id, project_id, environment_id, function, state, queued_at);
+CREATE INDEX tasks_by_lease ON tasks (leased_until);
+
+CREATE TABLE worker_functions (
+    tenant_id      TEXT    NOT NULL,
+    project_id     TEXT    NOT NULL,
+    environment_id TEXT    NOT NULL,
+    name           TEXT    NOT NULL,
+    worker         TEXT    NOT NULL,
+    asked_at       INTEGER NOT NULL,
+    version        INTEGER NOT NULL,
+    CONSTRAINT worker_functions_key PRIMARY KEY (tenant_id, project_id, environment_id, name)
+) STRICT;
+
 -- Tokens are kept as their digests only.
 CREATE TABLE tokens (
     token_hash     BLOB    NOT NULL,

@@ -203,6 +203,7 @@ pub(crate) fn purge(db: &Connection, purge: &Purge) -> Result<bool> {
                  WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1))",
                 "DELETE FROM journals WHERE execution_id = ?1",
                 "DELETE FROM timers WHERE execution_id = ?1",
+                "DELETE FROM tasks WHERE execution_id = ?1",
                 "DELETE FROM inbox WHERE execution_id = ?1",
             ],
             &execution.as_bytes().as_slice(),

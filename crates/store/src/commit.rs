@@ -275,6 +275,6 @@ pub struct Appended {
 pub enum Purge {
     /// A run: its events, positions and snapshot.
     Run(RunId),
-    /// An execution: its journal, its row, its timers and its messages.
+    /// An execution: its journal, its row, its timers, its tasks and its messages.
     Execution(ExecutionId),
 }

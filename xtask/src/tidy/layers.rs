@@ -39,6 +39,7 @@ const LAYERS: &[Layer] = &[
     layer("crates/runs", RUNS, Uses::Only(&[JOURNAL])),
     layer("crates/dispatch", DISPATCH, Uses::Only(&[])),
     layer("crates/api", API, Uses::Only(&[JOURNAL])),
+    layer("crates/worker", "onward-worker", Uses::Only(&[API])),
     layer("crates/store", STORE, Uses::Only(&[JOURNAL, RUNS, DISPATCH])),
     layer("crates/store-sqlite", "onward-store-sqlite", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/store-postgres", "onward-store-postgres", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),

@@ -134,7 +134,12 @@ fn builder(settings: &Settings, store: Arc<dyn Store>) -> anyhow::Result<Builder
     let public = settings.allow_hosts.value.iter().map(rule(false));
     let hosts = public.chain(settings.allow_private_hosts.value.iter().map(rule(true)));
     let lease = Duration::from_millis(settings.lease_ms.value.get());
-    Ok(Engine::on(store).scope(usual_scope()?).name(&settings.node_name.value).lease(lease).allow_hosts(hosts))
+    Ok(Engine::on(store)
+        .scope(usual_scope()?)
+        .name(&settings.node_name.value)
+        .lease(lease)
+        .allow_hosts(hosts)
+        .workers())
 }
 
 /// Whose things are meant where nothing is said.

@@ -8,6 +8,7 @@ mod ls;
 mod show;
 mod signal;
 mod start;
+mod tasks;
 mod watch;
 mod why;
 mod worker;
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Ls(ls::Args),
     Show(show::Args),
     Why(why::Args),
+    Tasks(tasks::Args),
     Watch(watch::Args),
     Signal(signal::Args),
     Cancel(cancel::Args),
@@ -46,6 +48,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Ls(args) => block_on(ls::run(args)),
         Command::Show(args) => block_on(show::run(args)),
         Command::Why(args) => block_on(why::run(args)),
+        Command::Tasks(args) => block_on(tasks::run(args)),
         Command::Watch(args) => block_on(watch::run(args)),
         Command::Signal(args) => block_on(signal::run(args)),
         Command::Cancel(args) => block_on(cancel::run(args)),
@@ -93,6 +96,6 @@ impl RunArgs {
         let rule =
             |private_networks| move |pattern: &HostPattern| HostRule { pattern: pattern.clone(), private_networks };
         let hosts = self.hosts.iter().map(rule(false)).chain(self.private_hosts.iter().map(rule(true)));
-        Engine::on(Arc::clone(client.store())).scope(client.scope().clone()).allow_hosts(hosts)
+        Engine::on(Arc::clone(client.store())).scope(client.scope().clone()).allow_hosts(hosts).workers()
     }
 }

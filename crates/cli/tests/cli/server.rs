@@ -226,6 +226,12 @@ fn nobody_sees_or_does_more_than_their_token_allows() {
         (&format!("POST /v1/executions/{id}/cancel"), cancel, "-ooo-"),
         ("POST /v1/run-events", r#"{"events":[]}"#, "--bb-"),
         ("POST /v1/components", "x", "--uu-"),
+        ("GET /v1/tasks", "", "rrrr-"),
+        ("POST /v1/tasks/claim", r#"{"worker":"w","functions":["far"]}"#, "---rr"),
+        (&format!("POST /v1/tasks/{id}.0.1/heartbeat"), r#"{"token":"x"}"#, "---ll"),
+        (&format!("POST /v1/tasks/{id}.0.1/release"), r#"{"token":"x"}"#, "---ll"),
+        (&format!("POST /v1/tasks/{id}.0.1/complete"), r#"{"token":"x"}"#, "---ll"),
+        (&format!("POST /v1/tasks/{id}.0.1/fail"), r#"{"token":"x","error":{"message":"no"}}"#, "---ll"),
         ("GET /v1/tokens", "", "---r-"),
         ("POST /v1/tokens", r#"{"name":"n","role":"viewer"}"#, "---c-"),
         ("DELETE /v1/tokens/n", "", "---d-"),
@@ -239,6 +245,7 @@ fn nobody_sees_or_does_more_than_their_token_allows() {
         'd' => 204,
         'b' => 400,
         'n' => 404,
+        'l' => 409,
         'u' => 422,
         _ => 403,
     };
@@ -257,7 +264,8 @@ fn nobody_sees_or_does_more_than_their_token_allows() {
             assert_eq!(server.ask(request, token, body).code(), "unauthenticated", "{request}");
         }
         if request.contains(&id) {
-            assert_eq!(server.ask(request, &other, body).code(), "no_execution", "{request}");
+            let code = if request.contains("tasks") { "lease_lost" } else { "no_execution" };
+            assert_eq!(server.ask(request, &other, body).code(), code, "{request}");
         }
     }
     assert_eq!(server.ask("GET /v1/executions", &other, "").json()["executions"], json!([]));

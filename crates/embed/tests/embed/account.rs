@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 
 use onward_embed::Client;
 use onward_journal::jsonl::{Line, Reader};
-use onward_journal::{Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload};
+use onward_journal::{Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload, Performer};
 use serde_json::Value;
 
 /// What an execution and all that it started amount to.
@@ -41,10 +41,10 @@ impl Account {
             for event in &events {
                 account.take_in(&place, id, &event.event, number.as_deref());
                 match &event.event {
-                    Event::InvokeStarted { promise_id, attempt, child: Some(child) } => {
+                    Event::InvokeStarted { promise_id, attempt, performer: Performer::Child(child) } => {
                         open.push((format!("{place}/{}#{attempt}", promise_id.relative_to(id)), *child));
                     }
-                    Event::InvokeStarted { promise_id, attempt, child: None } => {
+                    Event::InvokeStarted { promise_id, attempt, performer: Performer::Owner | Performer::Worker } => {
                         // The same attempt may not be recorded as started twice; the rules of the journal see to it.
                         account.attempts.push((promise_id.to_string(), *attempt));
                     }

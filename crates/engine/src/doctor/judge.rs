@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use onward_execution::Execution;
 use onward_journal::{Event, ExecutionId, Timestamp};
 use onward_store::Shard;
-use onward_store::tables::{Execution as Row, Message};
+use onward_store::tables::{Execution as Row, Message, Task};
 
 use super::Code;
 use super::look::{Around, Fate, Seen};
@@ -40,6 +40,7 @@ pub(super) fn execution(seen: &Seen, now: Timestamp) -> Vec<Flaw> {
     if !execution.is_over() {
         flaws.extend(waits(execution));
         flaws.extend(children(execution, &around.children));
+        flaws.extend(tasks(execution, &around.tasks));
     }
     if let Some((successor, false)) = around.successor {
         flaws.push(flaw(Code::SuccessorMissing, format!("it goes on as {successor}, which is not there")));
@@ -130,7 +131,7 @@ fn waits(execution: &Execution) -> Vec<Flaw> {
 fn children(execution: &Execution, fates: &BTreeMap<ExecutionId, Fate>) -> Vec<Flaw> {
     let mut flaws = Vec::new();
     for flight in execution.in_flight() {
-        let Some(child) = flight.child else { continue };
+        let Some(child) = flight.performer.child() else { continue };
         let promise = execution.id().child(flight.number).relative_to(execution.id()).to_string();
         match fates.get(&child) {
             Some(Fate::Absent(which)) => {
@@ -146,6 +147,20 @@ fn children(execution: &Execution, fates: &BTreeMap<ExecutionId, Fate>) -> Vec<F
         }
     }
     flaws
+}
+
+/// Whether what workers are to perform is there for them.
+fn tasks<'a>(execution: &'a Execution, tasks: &'a BTreeMap<u32, bool>) -> impl Iterator<Item = Flaw> + 'a {
+    tasks.iter().filter(|(_, is_there)| !**is_there).map(|(number, _)| {
+        let promise = execution.id().child(*number).relative_to(execution.id()).to_string();
+        flaw(Code::TaskMissing, format!("a worker is to perform {promise}, and there is neither a task nor a result"))
+    })
+}
+
+/// What is wrong with a task: `is_wanted` says whether its execution waits for that attempt.
+pub(super) fn task(task: &Task, is_wanted: bool) -> Option<Flaw> {
+    let words = || format!("a task of {} (attempt {}) is there, and nobody waits for it", task.function, task.attempt);
+    (!is_wanted).then(|| flaw(Code::TaskOrphan, words()))
 }
 
 /// What is wrong with a message to the execution of this row; `unreadable` says why it cannot be read.

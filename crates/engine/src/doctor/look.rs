@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use onward_execution::{Execution, Limits};
-use onward_journal::{ComponentDigest, Event, ExecutionId, Journal, Timestamp};
-use onward_store::tables::{Component, Execution as Row};
+use onward_execution::{Execution, InFlight, Limits};
+use onward_journal::{ComponentDigest, Event, ExecutionId, Journal, Performer, Timestamp};
+use onward_store::tables::{Component, Execution as Row, Task};
 use onward_store::{Error, Field as _, Key, Records as _, Shard, Store};
 
 use super::judge::Flaw;
@@ -13,7 +13,7 @@ use super::{Code, row};
 use crate::client::{is_over, read_journal, shard_of};
 use crate::explain::{parent, successor};
 use crate::inbox;
-use crate::shard::message_event;
+use crate::shard::{AttemptId, message_event, task};
 
 /// Successors that are followed; a longer line of them is taken for alive.
 const SUCCESSORS_MAX: usize = 10_000;
@@ -44,6 +44,8 @@ pub(super) struct Around {
     /// Where it belongs; absent when whoever could tell is gone.
     pub(super) shard: Option<Shard>,
     pub(super) children: BTreeMap<ExecutionId, Fate>,
+    /// Operations that a worker is to perform: whether there is a task, or its result is on its way.
+    pub(super) tasks: BTreeMap<u32, bool>,
     /// Who took its place, and whether that one is there.
     pub(super) successor: Option<(ExecutionId, bool)>,
 }
@@ -97,12 +99,15 @@ impl<'a> Looker<'a> {
 
     async fn around(&self, row: &Row, execution: &Execution) -> Result<Around, Error> {
         let mut children = BTreeMap::new();
-        if !execution.is_over() {
-            for flight in execution.in_flight() {
-                if let Some(child) = flight.child {
+        let mut tasks = BTreeMap::new();
+        for flight in execution.in_flight().filter(|_| !execution.is_over()) {
+            match flight.performer {
+                Performer::Child(child) => {
                     let fate = self.fate(row, flight.number, flight.attempt, child).await?;
                     children.insert(child, fate);
                 }
+                Performer::Worker => drop(tasks.insert(flight.number, self.is_task_there(row, flight).await?)),
+                Performer::Owner => {}
             }
         }
         let successor = match successor(execution.journal()) {
@@ -110,7 +115,8 @@ impl<'a> Looker<'a> {
             None => None,
         };
         let shard = self.shard(row, execution.journal()).await?;
-        Ok(Around { has_component: self.has_component(row.component_digest).await?, shard, children, successor })
+        let has_component = self.has_component(row.component_digest).await?;
+        Ok(Around { has_component, shard, children, tasks, successor })
     }
 
     async fn has_component(&self, digest: ComponentDigest) -> Result<bool, Error> {
@@ -160,6 +166,27 @@ impl<'a> Looker<'a> {
             Err(Error::Corrupt(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether an execution waits for this attempt to be performed by a worker.
+    pub(super) async fn is_wanted(&self, task: &Task) -> Result<bool, Error> {
+        let events = match read_journal(self.store, task.execution_id).await {
+            Ok(events) => events,
+            // A finding of its own.
+            Err(Error::Corrupt(_)) => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        let Ok(journal) = Journal::recover(task.execution_id, events) else { return Ok(true) };
+        let execution = Execution::recover(journal, Limits::default());
+        let flight = execution.flight(task.promise).filter(|_| !execution.is_over());
+        Ok(flight.is_some_and(|flight| (flight.attempt, flight.performer) == (task.attempt, Performer::Worker)))
+    }
+
+    async fn is_task_there(&self, row: &Row, flight: InFlight) -> Result<bool, Error> {
+        let InFlight { number, attempt, .. } = flight;
+        let id = AttemptId { execution: row.execution_id, number, attempt };
+        let stored: Option<(Task, u64)> = self.store.get(task::key(id)).await?;
+        Ok(stored.is_some() || self.is_result_sent(row, number, attempt).await?)
     }
 
     async fn is_result_sent(&self, parent: &Row, number: u32, attempt: u32) -> Result<bool, Error> {

@@ -14,14 +14,14 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt as _};
 use onward_api::finding::{Code, Finding};
 use onward_journal::{ExecutionId, Timestamp};
-use onward_store::tables::{Alert, Execution as Row, Message};
+use onward_store::tables::{Alert, Execution as Row, Message, Task};
 use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
 
 use self::judge::Flaw;
 use self::late::Lateness;
 use self::look::{Looker, Seen};
 use crate::client::is_over;
-use crate::shard::{is_taken, message_event};
+use crate::shard::{is_taken, message_event, task};
 use crate::verify::Stopped;
 
 /// Work that is due or on its way for so long is late.
@@ -61,6 +61,7 @@ pub async fn all(
     };
     round.executions(report, &mut progress).await?;
     round.messages(report).await?;
+    round.tasks(report).await?;
     round.alerts(report).await?;
     for finding in late::findings(store, &round.late).await? {
         report(&finding).map_err(Stopped::Report)?;
@@ -116,6 +117,28 @@ impl Round<'_> {
                 }
                 for Flaw { code, message: words } in self.message(&message).await? {
                     report(&Finding::new(Some(message.execution_id), code, words)).map_err(Stopped::Report)?;
+                }
+            }
+        }
+    }
+
+    /// Tasks that nobody waits for, as long as they are there.
+    async fn tasks(&self, report: &mut impl FnMut(&Finding) -> io::Result<()>) -> Result<(), Stopped> {
+        let mut scan = Scan::all::<Task>();
+        loop {
+            let page: Vec<(Task, u64)> = self.looker.store.list(scan.clone()).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            scan = scan.after(last);
+            for (task, _) in page {
+                let mut flaw = judge::task(&task, self.looker.is_wanted(&task).await?);
+                if flaw.is_some() {
+                    tokio::time::sleep(AGAIN).await;
+                    flaw = judge::task(&task, self.looker.is_wanted(&task).await?);
+                    let still: Option<(Task, u64)> = self.looker.store.get(task::key(task::id(&task))).await?;
+                    flaw = flaw.filter(|_| still.is_some());
+                }
+                if let Some(Flaw { code, message }) = flaw {
+                    report(&Finding::new(Some(task.execution_id), code, message)).map_err(Stopped::Report)?;
                 }
             }
         }

@@ -20,6 +20,7 @@ pub struct Library {
     known: RwLock<Known>,
     /// Components that were said to be of no use.
     broken: Mutex<BTreeSet<ComponentDigest>>,
+    has_workers: bool,
 }
 
 #[derive(Default)]
@@ -45,7 +46,13 @@ struct Named {
 impl Library {
     /// A library that knows the tasks of this process, and runs components on `code`.
     pub fn new(code: Arc<dyn Code>, native: Native) -> Self {
-        Self { code, native, known: RwLock::default(), broken: Mutex::default() }
+        Self { code, native, known: RwLock::default(), broken: Mutex::default(), has_workers: false }
+    }
+
+    /// The same, where workers may perform what nobody here knows: such a task waits for one that asks for it.
+    #[must_use]
+    pub fn with_workers(self) -> Self {
+        Self { has_workers: true, ..self }
     }
 
     /// Makes sure that a component can be run. Tells whether there is such a component.
@@ -60,8 +67,9 @@ impl Library {
         Ok(true)
     }
 
-    /// Learns which names stand for what now, and makes their components ready.
-    pub async fn refresh(&self, store: &dyn Store) -> Result<(), Error> {
+    /// Learns which names stand for what now, and makes their components ready. Returns those that stood for nothing before.
+    pub async fn refresh(&self, store: &dyn Store) -> Result<Vec<Function>, Error> {
+        let mut named = Vec::new();
         let mut names: BTreeMap<Text, BTreeMap<Text, Named>> = BTreeMap::new();
         let mut scan = Scan::all::<Function>();
         loop {
@@ -73,8 +81,9 @@ impl Library {
                 let hosts: Vec<&str> = serde_json::from_str(&row.hosts).map_err(Error::corrupt)?;
                 let hosts = hosts.into_iter().map(Text::from).collect();
                 let owner = owner(&row.tenant_id, &row.project_id, &row.environment_id);
-                let named = Named { component: row.component_digest, is_workflow, hosts };
-                names.entry(owner).or_default().insert(row.name, named);
+                let stands_for = Named { component: row.component_digest, is_workflow, hosts };
+                names.entry(owner).or_default().insert(row.name.clone(), stands_for);
+                named.push(row);
             }
         }
         let mut new: BTreeSet<ComponentDigest> =
@@ -92,8 +101,13 @@ impl Library {
                 Err(error) => return Err(error),
             }
         }
+        let is_new = |row: &Function| {
+            let owner = owner(&row.tenant_id, &row.project_id, &row.environment_id);
+            self.read(|known| known.named(&owner, &row.name).is_none())
+        };
+        named.retain(is_new);
         self.write(|known| known.names = names);
-        Ok(())
+        Ok(named)
     }
 
     fn is_broken(&self, digest: ComponentDigest) -> bool {
@@ -124,7 +138,7 @@ impl Functions for Library {
     }
 
     /// What the caller's own component has comes first: it was built with it. Then what this process performs, then what
-    /// the name stands for in the caller's environment.
+    /// the name stands for in the caller's environment, then whatever workers may ask for.
     fn resolve(&self, caller: Caller<'_>, function: &str) -> Resolved {
         let digest = caller.component;
         let own =
@@ -138,6 +152,7 @@ impl Functions for Library {
         self.read(|known| match known.named(caller.owner, function) {
             Some(named) if named.is_workflow => Resolved::Workflow(named.component),
             Some(named) => Resolved::Task(named.component),
+            None if self.has_workers => Resolved::Worker,
             None => Resolved::Unknown,
         })
     }

@@ -2,7 +2,9 @@
 
 mod guest_log;
 mod library;
+mod lost;
 mod nearby;
+mod offers;
 mod shard_loop;
 mod tasks;
 
@@ -21,10 +23,12 @@ pub use guest_log::log_line;
 pub use library::Library;
 pub use nearby::Nearby;
 pub(crate) use nearby::Note;
+pub(crate) use offers::Offers;
 pub use tasks::{Native, Task};
 
 use crate::client::{FunctionInfo, SHARDS};
 use crate::shard::{self, Attempt, Entry, Unready};
+use crate::work;
 
 /// A runtime for the code of components.
 #[async_trait]
@@ -109,7 +113,10 @@ impl Node {
 
     /// Learns now which names stand for what, rather than with its next turn.
     pub async fn learn(&self) -> Result<(), Error> {
-        self.library.refresh(&*self.store).await
+        for named in self.library.refresh(&*self.store).await? {
+            work::hand_over(&*self.store, &named).await?;
+        }
+        Ok(())
     }
 
     /// Learns, once for all shards, which names stand for what. Tells whether it could.
@@ -148,6 +155,7 @@ impl Node {
         }
         let mut loops = JoinSet::new();
         loops.spawn(Arc::clone(&self).keep_names(stop.clone()));
+        loops.spawn(lost::run(Arc::clone(&self), stop.clone()));
         for number in 0..SHARDS {
             loops.spawn(shard_loop::run(Arc::clone(&self), onward_store::Shard(number), stop.clone()));
         }

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use onward_execution::{Ending, Execution as InMemory};
-use onward_journal::{ExecutionId, JournalEvent};
+use onward_journal::{ExecutionId, JournalEvent, Text};
 use onward_store::tables::Execution;
 use onward_store::{Error, Shard};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::offers::Offers;
 
 /// Something that a shard of this process may want to know.
 pub(crate) enum Note {
@@ -27,6 +30,9 @@ pub struct Nearby {
     waiting: Mutex<BTreeMap<ExecutionId, Vec<oneshot::Sender<Ending>>>>,
     /// Those that were started here last and are not known to be over, the newest at the end.
     begun: Mutex<VecDeque<ExecutionId>>,
+    pub(crate) offers: Offers,
+    /// When a worker was last said to ask for a function, by owner and function.
+    pub(crate) asked: Mutex<BTreeMap<(Text, Text), Instant>>,
 }
 
 /// How many starts are remembered.

@@ -340,6 +340,7 @@ impl<'a> Owner<'a> {
                         task.abort();
                     }
                 }
+                Action::Offer { owner, functions } => self.node.nearby.offers.offer(&owner, &functions),
                 Action::Log { execution, level, message } => log_line(execution, level, &message),
                 Action::Begun { execution, result } => {
                     if let Some(told) = self.beginning.remove(&execution) {

@@ -67,7 +67,7 @@ async fn work(node: &Node, attempt: &Attempt) -> InvokeResult {
             Some(task) => native(&*task, attempt).await,
             None => Err(unknown(attempt)),
         },
-        (InvokeKind::Function, Resolved::Workflow(_) | Resolved::Unknown) => Err(unknown(attempt)),
+        (InvokeKind::Function, Resolved::Workflow(_) | Resolved::Worker | Resolved::Unknown) => Err(unknown(attempt)),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use onward_execution::{Execution, Guest};
+use onward_execution::{Execution, Guest, InFlight};
 use onward_journal::{ExecutionId, PromiseId, Text, Timestamp};
-use onward_store::tables::{Execution as Row, Message};
+use onward_store::tables::{Execution as Row, Message, Task};
 
-use super::{Attempt, AttemptId, Caller, owner};
+use super::{Attempt, AttemptId, Caller, owner, task};
 
 pub(super) use crate::standing::AT_ONCE;
 
@@ -68,6 +68,10 @@ pub(super) struct Remains {
 pub(super) struct Pending {
     /// Attempts to perform.
     pub(super) attempts: Vec<Attempt>,
+    /// Tasks for workers.
+    pub(super) tasks: Vec<Task>,
+    /// Tasks that workers need not perform any more.
+    pub(super) withdrawn: Vec<AttemptId>,
     /// Attempts that are performed before it is durable: they reach nobody.
     pub(super) ahead: BTreeSet<AttemptId>,
     /// Attempts that nobody waits for any more.
@@ -127,6 +131,22 @@ impl Active {
         super::parent(self.execution.journal())
     }
 
+    /// Which attempt is under way there.
+    pub(super) const fn attempt_of(&self, flight: InFlight) -> AttemptId {
+        AttemptId { execution: self.id(), number: flight.number, attempt: flight.attempt }
+    }
+
+    /// Takes a task from workers, whether one has it or none.
+    pub(super) fn withdraw(&mut self, flight: InFlight) {
+        let withdrawn = self.attempt_of(flight);
+        let queued = self.pending.tasks.len();
+        self.pending.tasks.retain(|task| task::id(task) != withdrawn);
+        // What no commit has stored need not be taken back.
+        if self.pending.tasks.len() == queued && !self.pending.withdrawn.contains(&withdrawn) {
+            self.pending.withdrawn.push(withdrawn);
+        }
+    }
+
     /// Whether it can go on while a commit is under way. Not if that might need more than what is in memory, nor for long:
     /// all of it is lost in a crash.
     pub(super) fn may_run_ahead(&self) -> bool {
@@ -136,8 +156,9 @@ impl Active {
 
     /// Whether something others wait for goes no further before it is committed.
     pub(super) fn has_to_commit(&self) -> bool {
-        let Pending { attempts, children, consumed, sent, .. } = &self.pending;
-        let is_awaited = !attempts.is_empty() || !children.is_empty() || !consumed.is_empty() || !sent.is_empty();
+        let Pending { attempts, tasks, withdrawn, children, consumed, sent, .. } = &self.pending;
+        let is_asked = !attempts.is_empty() || !tasks.is_empty() || !withdrawn.is_empty();
+        let is_awaited = is_asked || !children.is_empty() || !consumed.is_empty() || !sent.is_empty();
         is_awaited || self.execution.is_full()
     }
 

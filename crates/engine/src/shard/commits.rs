@@ -81,6 +81,10 @@ impl Core {
         if !done.sent.is_empty() {
             actions.push(Action::ReadInbox);
         }
+        if !done.tasks.is_empty() {
+            let functions = done.tasks.into_iter().map(|task| task.function).collect();
+            actions.push(Action::Offer { owner: active.owner.clone(), functions });
+        }
         if let Some(reason) = active.is_stuck.take() {
             self.leave_active(active, reason, now, actions);
         } else if let Some(ending) = ending {

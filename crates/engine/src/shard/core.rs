@@ -207,7 +207,7 @@ impl Core {
     /// Attempts that were under way when the execution left memory: those that may be repeated are, the others are in doubt.
     fn resume_attempts(&mut self, active: &mut Active, actions: &mut Vec<Action>) {
         let execution = active.id();
-        for flight in active.execution.in_flight().filter(|flight| flight.child.is_none()).collect::<Vec<_>>() {
+        for flight in active.execution.in_flight().filter(|flight| flight.performer.is_owner()).collect::<Vec<_>>() {
             let id = AttemptId { execution, number: flight.number, attempt: flight.attempt };
             let Some(attempt) = step::attempt(self, active, id, step::resolve(self, active, id.number)) else {
                 continue;
@@ -217,7 +217,7 @@ impl Core {
             }
             let is_untouched = self.untouched.remove(&id);
             if attempt.delivery == Delivery::AtMostOnce && !is_untouched {
-                active.news.push_back(News::Ended(id, Err(in_doubt())));
+                active.news.push_back(News::Ended(id, Err(in_doubt("it was started before a crash"))));
             } else {
                 self.perform(attempt, actions);
             }
@@ -495,6 +495,7 @@ impl Core {
     }
 }
 
-pub(super) fn in_doubt() -> ExecutionError {
-    ExecutionError::named("in_doubt", "it was started before a crash, and whether it was done is not known").permanent()
+/// What became of an attempt that must not be repeated and may have been performed.
+pub(crate) fn in_doubt(how: &str) -> ExecutionError {
+    ExecutionError::named("in_doubt", format!("{how}, and whether it was done is not known")).permanent()
 }

@@ -41,8 +41,8 @@ pub fn cancel(to: ExecutionId, shard: Shard, reason: Text, now: Timestamp) -> Re
     message(to, shard, CANCEL, Event::CancelRequested { reason }, Some("".into()), now)
 }
 
-/// What a child ended with, to the operation of its parent that it performed.
-pub(super) fn result(
+/// What a child or a worker ended with, to the operation that it performed.
+pub(crate) fn result(
     to: &PromiseId,
     shard: Shard,
     attempt: u32,

@@ -13,6 +13,7 @@ mod commits;
 mod core;
 mod message;
 mod step;
+pub(crate) mod task;
 
 use std::sync::Arc;
 
@@ -25,9 +26,10 @@ use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Error, Receipt};
 
+pub(crate) use self::core::in_doubt;
 pub use self::core::{Core, Entropy, Options};
 pub use message::{cancel, signal};
-pub(crate) use message::{event as message_event, is_taken};
+pub(crate) use message::{event as message_event, is_taken, result as result_message};
 
 /// Where functions come from.
 pub trait Functions: Send + Sync {
@@ -117,6 +119,8 @@ pub enum Resolved {
     Task(ComponentDigest),
     /// A task that the process itself performs.
     Native,
+    /// A task that workers ask for.
+    Worker,
     /// Nothing.
     Unknown,
 }
@@ -191,6 +195,13 @@ pub enum Action {
     Perform(Box<Attempt>),
     /// Nobody waits for this attempt any more.
     Abandon(AttemptId),
+    /// There are tasks for workers: of which function, and whose.
+    Offer {
+        /// Whose they are, by [`owner`].
+        owner: Text,
+        /// The functions, one for each task.
+        functions: Vec<Text>,
+    },
     /// A guest said something.
     Log {
         /// Which execution's.

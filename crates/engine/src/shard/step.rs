@@ -3,15 +3,15 @@
 
 use onward_execution::{Execution, Level, Progress, Start, World};
 use onward_journal::{
-    ComponentDigest, ErrorKind, Event, ExecutionError, ExecutionId, InvokeKind, Name, Payload, Text, Timestamp,
-    Violation, codec,
+    ComponentDigest, ErrorKind, Event, ExecutionError, ExecutionId, InvokeKind, Name, Payload, Performer, Text,
+    Timestamp, Violation, codec,
 };
-use onward_store::tables::{Execution as Row, Message};
+use onward_store::tables::{Execution as Row, Message, Task};
 use onward_store::{Commit, JournalAppend};
 
 use super::active::{AT_ONCE, Active, News, Pending, UNSTORED};
 use super::core::Core;
-use super::{Action, Attempt, AttemptId, Entry, Resolved, Unready, message};
+use super::{Action, Attempt, AttemptId, Entry, Resolved, Unready, message, task};
 
 /// What a step came to.
 #[derive(PartialEq, Eq)]
@@ -149,7 +149,7 @@ fn take_message(core: &mut Core, active: &mut Active, sent: &Message, now: Times
         Event::CancelRequested { reason } => {
             if active.execution.request_cancel(reason.clone(), now).map_err(|violation| broken(&violation))? {
                 let children: Vec<ExecutionId> =
-                    active.execution.in_flight().filter_map(|flight| flight.child).collect();
+                    active.execution.in_flight().filter_map(|flight| flight.performer.child()).collect();
                 for child in children {
                     send_cancel(core, active, child, reason.clone(), now)?;
                 }
@@ -199,14 +199,16 @@ fn run(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<A
     Ok(progress)
 }
 
-/// Children that have taken too long are asked to stop, and nobody waits for them.
+/// Children and workers that have taken too long are asked to stop, and nobody waits for them.
 fn end_overdue(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
     if active.execution.is_over() {
         return Ok(());
     }
     for flight in active.execution.overdue(now) {
-        if let Some(child) = flight.child {
-            send_cancel(core, active, child, "it took too long".into(), now)?;
+        match flight.performer {
+            Performer::Child(child) => send_cancel(core, active, child, "it took too long".into(), now)?,
+            Performer::Worker => active.withdraw(flight),
+            Performer::Owner => {}
         }
         let error = ExecutionError::new(ErrorKind::Timeout, "it took longer than it may");
         let mut world = Surroundings::new(core, now);
@@ -220,15 +222,16 @@ fn end_overdue(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(
 fn drop_unwanted(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
     for number in active.execution.take_unwanted() {
         let flight = active.execution.flight(number);
-        match flight.and_then(|flight| flight.child) {
-            Some(child) => send_cancel(core, active, child, "it is no longer wanted".into(), now)?,
-            None => {
-                let error = ExecutionError::new(ErrorKind::Cancelled, "it is no longer wanted").permanent();
-                active.execution.give_up(number, error, now).map_err(|violation| broken(&violation))?;
-                let execution = active.id();
-                let abandoned = flight.map(|flight| AttemptId { execution, number, attempt: flight.attempt });
-                active.pending.abandoned.extend(abandoned);
-            }
+        if let Some(child) = flight.and_then(|flight| flight.performer.child()) {
+            send_cancel(core, active, child, "it is no longer wanted".into(), now)?;
+            continue;
+        }
+        let error = ExecutionError::new(ErrorKind::Cancelled, "it is no longer wanted").permanent();
+        active.execution.give_up(number, error, now).map_err(|violation| broken(&violation))?;
+        match flight {
+            Some(flight) if flight.performer == Performer::Worker => active.withdraw(flight),
+            Some(flight) => active.pending.abandoned.push(active.attempt_of(flight)),
+            None => {}
         }
     }
     Ok(())
@@ -252,14 +255,27 @@ fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Resul
                 let error = ExecutionError::named("unknown_function", format!("there is no function {function}"));
                 fail_attempt(core, active, number, error, now)?;
             }
+            Resolved::Worker => queue_task(core, active, number, now)?,
             Resolved::Task(_) | Resolved::Native => {
-                let attempt =
-                    active.execution.start_attempt(number, None, now).map_err(|violation| broken(&violation))?;
+                let attempt = active
+                    .execution
+                    .start_attempt(number, Performer::Owner, now)
+                    .map_err(|violation| broken(&violation))?;
                 let id = AttemptId { execution: active.id(), number, attempt };
                 active.pending.attempts.extend(self::attempt(core, active, id, resolved));
             }
         }
     }
+    Ok(())
+}
+
+/// A task for a worker: it is there for whoever asks once the step is durable.
+fn queue_task(core: &Core, active: &mut Active, number: u32, now: Timestamp) -> Result<(), Halt> {
+    let started = active.execution.start_attempt(number, Performer::Worker, now);
+    let attempt = started.map_err(|violation| broken(&violation))?;
+    let id = AttemptId { execution: active.id(), number, attempt };
+    let wanted = self::attempt(core, active, id, Resolved::Worker);
+    active.pending.tasks.extend(wanted.map(|wanted| task::queued(&active.row, &wanted, now)));
     Ok(())
 }
 
@@ -271,7 +287,8 @@ fn fail_attempt(
     error: ExecutionError,
     now: Timestamp,
 ) -> Result<(), Halt> {
-    let attempt = active.execution.start_attempt(number, None, now).map_err(|violation| broken(&violation))?;
+    let started = active.execution.start_attempt(number, Performer::Owner, now);
+    let attempt = started.map_err(|violation| broken(&violation))?;
     let mut world = Surroundings::new(core, now);
     let ended = active.execution.end_attempt(number, attempt, Err(error), &mut world);
     ended.map(drop).map_err(|violation| broken(&violation))
@@ -340,7 +357,7 @@ fn start_child(
     let attempt = active.execution.next_attempt(number);
     let key = attempt.to_string();
     let id = ExecutionId::derive(&component_digest, Some(&parent), &key);
-    active.execution.start_attempt(number, Some(id), now).map_err(|violation| broken(&violation))?;
+    active.execution.start_attempt(number, Performer::Child(id), now).map_err(|violation| broken(&violation))?;
     let start =
         Start { component_digest, input, parent: Some(parent), key: Some(key.as_str().into()), signals: Vec::new() };
     let execution = Execution::start(id, start, now, core.options.limits).map_err(|violation| broken(&violation))?;
@@ -377,6 +394,12 @@ pub(super) fn compose(core: &Core, active: &mut Active, now: Timestamp) -> Resul
         commit.journals.extend(self::append(&mut child.execution)?);
         commit = commit.insert(&child.row);
     }
+    for task in &active.pending.tasks {
+        commit = commit.insert(task);
+    }
+    for withdrawn in &active.pending.withdrawn {
+        commit = commit.remove::<Task>(task::key(*withdrawn));
+    }
     for message in &active.pending.sent {
         commit = commit.insert_or_keep(message);
     }
@@ -403,9 +426,12 @@ fn append(execution: &mut Execution) -> Result<Option<JournalAppend>, Halt> {
 
 /// The end of an execution: whoever waits for it is told, its children are asked to stop, its successor starts.
 fn end(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
-    let children: Vec<ExecutionId> = active.execution.in_flight().filter_map(|flight| flight.child).collect();
-    for child in children {
-        send_cancel(core, active, child, "whoever wanted it is over".into(), now)?;
+    for flight in active.execution.in_flight().collect::<Vec<_>>() {
+        match flight.performer {
+            Performer::Child(child) => send_cancel(core, active, child, "whoever wanted it is over".into(), now)?,
+            Performer::Worker => active.withdraw(flight),
+            Performer::Owner => {}
+        }
     }
     if let Some(successor) = active.execution.successor() {
         let Some(Event::ExecutionStarted { component_digest, parent_id, .. }) =

@@ -205,7 +205,7 @@ async fn a_child_that_takes_too_long_is_not_waited_for() {
     assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Timeout);
     let events = world.client.journal(id).await.unwrap();
     let child = events.iter().find_map(|it| match it.event {
-        Event::InvokeStarted { child, .. } => child,
+        Event::InvokeStarted { performer, .. } => performer.child(),
         _ => None,
     });
     assert_eq!(world.result(child.unwrap()).await.unwrap_err().kind, ErrorKind::Cancelled);

@@ -17,3 +17,4 @@ mod projector;
 mod replay;
 mod script;
 mod verify;
+mod work;

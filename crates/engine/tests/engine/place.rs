@@ -170,7 +170,7 @@ impl Place {
     /// The children that an execution waits for.
     pub(crate) async fn children(&self, id: ExecutionId) -> Vec<ExecutionId> {
         let child = |recorded: JournalEvent| match recorded.event {
-            Event::InvokeStarted { child, .. } => child,
+            Event::InvokeStarted { performer, .. } => performer.child(),
             _ => None,
         };
         self.client.journal(id).await.unwrap().into_iter().filter_map(child).collect()

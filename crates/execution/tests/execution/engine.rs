@@ -128,7 +128,7 @@ pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) ->
             }
             if !execution.is_over() {
                 for number in execution.startable(world.now) {
-                    execution.start_attempt(number, None, world.now).unwrap();
+                    execution.start_attempt(number, onward_journal::Performer::Owner, world.now).unwrap();
                 }
             }
             if crash_at(Point::BeforeCommit) {

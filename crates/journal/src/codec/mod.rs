@@ -21,7 +21,7 @@ use minicbor::{Decoder, Encoder};
 use thiserror::Error;
 
 pub(crate) use ids::awaited;
-pub(crate) use scalars::{delivery, retryable, shared_bytes};
+pub(crate) use scalars::{delivery, performer, retryable, shared_bytes};
 
 use crate::{Event, ExecutionId, JournalEvent, Timestamp};
 

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use minicbor::data::Type;
 use minicbor::decode::{self, Decode, Decoder};
 use minicbor::encode::{self, Encode, Encoder, Write};
 
-use crate::{ComponentDigest, Delivery, ErrorKind, ExecutionId, Factor, Jitter, Name, Payload, Text, Timestamp};
+use crate::{
+    ComponentDigest, Delivery, ErrorKind, ExecutionId, Factor, Jitter, Name, Payload, Performer, Text, Timestamp,
+};
 
 /// How a type is written and read: `Type: write |encoder, value|, read |decoder|`.
 macro_rules! scalar {
@@ -82,6 +85,41 @@ macro_rules! usual {
 
 usual!(delivery: Delivery = Delivery::AtLeastOnce);
 usual!(retryable: bool = true);
+
+/// Nothing for the owner, the id of a child, or `true` for a worker.
+pub(crate) mod performer {
+    use super::*;
+
+    pub(crate) fn encode<C, W: Write>(
+        performer: &Performer,
+        e: &mut Encoder<W>,
+        scope: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        match performer {
+            Performer::Owner => e.null()?.ok(),
+            Performer::Child(child) => child.encode(e, scope),
+            Performer::Worker => e.bool(true)?.ok(),
+        }
+    }
+
+    /// What is not known here is refused: it must not pass for the owner.
+    pub(crate) fn decode<C>(d: &mut Decoder<'_>, scope: &mut C) -> Result<Performer, decode::Error> {
+        match d.datatype()? {
+            Type::Null => d.null().map(|()| Performer::Owner),
+            Type::Bool if d.bool()? => Ok(Performer::Worker),
+            Type::Bytes => ExecutionId::decode(d, scope).map(Performer::Child),
+            _ => Err(decode::Error::message("unknown performer").at(d.position())),
+        }
+    }
+
+    pub(crate) fn nil() -> Option<Performer> {
+        Some(Performer::Owner)
+    }
+
+    pub(crate) fn is_nil(performer: &Performer) -> bool {
+        performer.is_owner()
+    }
+}
 
 /// Bytes that events share.
 pub(crate) mod shared_bytes {

@@ -2,7 +2,7 @@
 
 use super::refuse;
 use crate::{
-    Event, EventKind, ExecutionError, ExecutionId, Flight, Fold, Payload, PromiseId, RetryPolicy, Rule, Timestamp,
+    Event, EventKind, ExecutionError, Flight, Fold, Payload, Performer, PromiseId, RetryPolicy, Rule, Timestamp,
     Violation,
 };
 
@@ -16,7 +16,7 @@ pub(super) struct Failure {
 pub(super) fn start(
     fold: &Fold,
     promise_id: PromiseId,
-    child: Option<ExecutionId>,
+    performer: Performer,
     now: Timestamp,
 ) -> Result<Event, Violation> {
     if let Some(Flight::Retrying { at }) = fold.invoke(&promise_id).map(|invoke| invoke.flight)
@@ -26,7 +26,7 @@ pub(super) fn start(
         return Err(refuse(fold, Rule::T2, EventKind::InvokeStarted, message));
     }
     let attempt = current(fold, &promise_id).saturating_add(1);
-    Ok(Event::InvokeStarted { promise_id, attempt, child })
+    Ok(Event::InvokeStarted { promise_id, attempt, performer })
 }
 
 pub(super) fn complete(fold: &Fold, promise_id: PromiseId, result: Payload) -> Event {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::{
     AwaitKind, ComponentDigest, Delivery, Event, EventKind, ExecutionError, ExecutionId, Fold, InvokeKind, JoinSetId,
-    Journal, Name, Payload, PromiseId, RetryPolicy, Rule, Text, Timestamp, Violation,
+    Journal, Name, Payload, Performer, PromiseId, RetryPolicy, Rule, Text, Timestamp, Violation,
 };
 
 /// What the engine or the guest wants to happen.
@@ -29,8 +29,8 @@ pub enum Command {
         retry_policy: Option<Box<RetryPolicy>>,
         delivery: Delivery,
     },
-    /// Start the next attempt of an invocation; `child` performs it, if it is an execution.
-    StartAttempt { promise: PromiseId, child: Option<ExecutionId> },
+    /// Start the next attempt of an invocation; `performer` performs it.
+    StartAttempt { promise: PromiseId, performer: Performer },
     /// The attempt in flight succeeded.
     CompleteAttempt { promise: PromiseId, result: Payload },
     /// The attempt in flight failed: retry or give up, as its policy says. `entropy` spreads the retries.
@@ -85,7 +85,7 @@ impl Command {
             Self::Schedule { kind, function_name, input, retry_policy, delivery } => {
                 Event::InvokeScheduled { promise_id: next(), kind, function_name, input, retry_policy, delivery }
             }
-            Self::StartAttempt { promise, child } => attempt::start(fold, promise, child, now)?,
+            Self::StartAttempt { promise, performer } => attempt::start(fold, promise, performer, now)?,
             Self::CompleteAttempt { promise, result } => attempt::complete(fold, promise, result),
             Self::FailAttempt { promise, error, entropy } => attempt::Failure { error, now, entropy }.of(fold, promise),
             Self::GiveUp { promise, error } => attempt::give_up(fold, promise, error),

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use super::{LineError, policy};
 use crate::excerpt::excerpt;
 use crate::{
-    AwaitKind, Delivery, ErrorKind, ExecutionError, ExecutionId, InvokeKind, InvokeResult, Name, Payload, RetryPolicy,
-    Text, Timestamp, hex,
+    AwaitKind, Delivery, ErrorKind, ExecutionError, ExecutionId, InvokeKind, InvokeResult, Name, Payload, Performer,
+    RetryPolicy, Text, Timestamp, hex,
 };
 
 /// A field's name and its JSON text, if the line has it.
@@ -113,6 +113,16 @@ impl<'a> Field<'a> {
         let text = field.text().map_err(|_| field.wrong(expected))?;
         let known = [Delivery::AtLeastOnce, Delivery::AtMostOnce];
         known.into_iter().find(|delivery| delivery.as_str() == &*text).ok_or_else(|| field.wrong(expected))
+    }
+
+    /// A child or a worker; whoever runs the execution if neither is named.
+    pub(super) fn performer(self, worker: Field<'_>) -> Result<Performer> {
+        match (self.optional(), worker.optional()) {
+            (None, None) => Ok(Performer::Owner),
+            (Some(child), None) => child.execution().map(Performer::Child),
+            (None, Some(worker)) if worker.parse::<bool>("true")? => Ok(Performer::Worker),
+            (_, Some(worker)) => Err(worker.wrong("true, and no child")),
+        }
     }
 
     /// `signal_name` belongs to a wait for a signal and to no other.

@@ -103,7 +103,7 @@ impl Reader {
             EventKind::InvokeStarted => Ok(Event::InvokeStarted {
                 promise_id,
                 attempt: line.attempt().attempt()?,
-                child: line.child().optional().map(Field::execution).transpose()?,
+                performer: line.child().performer(line.worker())?,
             }),
             EventKind::InvokeCompleted => Ok(Event::InvokeCompleted {
                 promise_id,
@@ -206,7 +206,7 @@ macro_rules! object {
 object! {
     sequence timestamp event
     component_digest input parent_id idempotency_key
-    result continued_as child error reason
+    result continued_as child worker error reason
     promise_id kind function_name retry_policy delivery attempt failed_attempt retry_at
     value time duration_ms fire_at
     signal_name payload delivery_id

@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 
 use super::policy;
 use crate::{
-    AwaitKind, Delivery, Event, ExecutionError, ExecutionId, InvokeResult, JournalEvent, Payload, PromiseId, hex,
+    AwaitKind, Delivery, Event, ExecutionError, ExecutionId, InvokeResult, JournalEvent, Payload, Performer, PromiseId,
+    hex,
 };
 
 /// An event as a line, without the line break; ids are relative to `own`.
@@ -85,9 +86,13 @@ impl<'a> Line<'a> {
                     Delivery::AtMostOnce => map.serialize_entry("delivery", delivery.as_str()),
                 }
             }
-            Event::InvokeStarted { attempt, child, .. } => {
+            Event::InvokeStarted { attempt, performer, .. } => {
                 map.serialize_entry("attempt", attempt)?;
-                child.map_or(Ok(()), |id| map.serialize_entry("child", &Shown(id)))
+                match performer {
+                    Performer::Owner => Ok(()),
+                    Performer::Child(id) => map.serialize_entry("child", &Shown(id)),
+                    Performer::Worker => map.serialize_entry("worker", &true),
+                }
             }
             Event::InvokeCompleted { result, attempt, .. } => {
                 map.serialize_entry("result", &Outcome(result))?;

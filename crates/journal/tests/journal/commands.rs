@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use expect_test::{Expect, expect};
 use onward_journal::{
-    AwaitKind, Command, Delivery, ErrorKind, ExecutionError, ExecutionId, Flight, InvokeKind, Jitter, Journal, Phase,
-    Promise, RetryPolicy, State, Text, Timestamp,
+    AwaitKind, Command, Delivery, ErrorKind, ExecutionError, ExecutionId, Flight, InvokeKind, Jitter, Journal,
+    Performer, Phase, Promise, RetryPolicy, State, Text, Timestamp,
 };
 
 use super::script::*;
@@ -56,7 +56,7 @@ fn schedule(policy: Option<RetryPolicy>) -> Command {
 }
 
 fn start(number: u32) -> Command {
-    Command::StartAttempt { promise: promise(number), child: None }
+    Command::StartAttempt { promise: promise(number), performer: Performer::Owner }
 }
 
 fn finish(number: u32, value: u32) -> Command {

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use onward_journal::jsonl::{Line, Reader};
-use onward_journal::{Delivery, Event, ExecutionId, InvokeKind, RetryPolicy, Rule, Timestamp, codec};
+use onward_journal::{Delivery, Event, ExecutionId, InvokeKind, Performer, RetryPolicy, Rule, Timestamp, codec};
 
 use super::script::*;
 
@@ -123,13 +123,16 @@ fn who_performs_an_attempt_is_kept_and_says_nothing_about_the_journals_own_hash(
     let mut reader = Reader::new();
     let fields = format!(r#""promise_id":"root.0","attempt":1,"child":"{}""#, "ab".repeat(32));
     let started = reader.read(&line("InvokeStarted", &fields)).unwrap();
-    let child = Some(ExecutionId::from_bytes([0xab; 32]));
-    assert_eq!(started.event, Event::InvokeStarted { promise_id: reader.execution().child(0), attempt: 1, child });
+    let performer = Performer::Child(ExecutionId::from_bytes([0xab; 32]));
+    let promise_id = reader.execution().child(0);
+    assert_eq!(started.event, Event::InvokeStarted { promise_id, attempt: 1, performer });
     let shown = Line::new(&started, reader.execution()).to_string();
     assert!(shown.ends_with(&format!(r#""child":"{}"}}"#, "ab".repeat(32))), "{shown}");
     let record = codec::encode(own(), &[started]).unwrap();
     let event = codec::decode(own(), &record).unwrap().remove(0).event;
-    assert!(matches!(event, Event::InvokeStarted { child: Some(id), .. } if id.as_bytes() == &[0xab; 32]));
+    assert!(
+        matches!(event, Event::InvokeStarted { performer: Performer::Child(id), .. } if id.as_bytes() == &[0xab; 32])
+    );
     assert!(event.describe(own()).to_string().contains("child=abab"));
 }
 

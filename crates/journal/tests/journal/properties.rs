@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use onward_journal::{
     AwaitKind, Command, Delivery, ErrorKind, Event, EventKind, ExecutionError, ExecutionId, InvokeKind, JoinSetId,
-    Journal, JournalEvent, Payload, Promise, PromiseId, RetryPolicy, Text, Timestamp, codec, jsonl,
+    Journal, JournalEvent, Payload, Performer, Promise, PromiseId, RetryPolicy, Text, Timestamp, codec, jsonl,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -53,7 +53,7 @@ fn command((choice, a, b): Step, journal: &Journal) -> Command {
             retry_policy: [None, Some(policy(a))][usize::from(b % 2)].clone().map(Box::new),
             delivery: [Delivery::AtLeastOnce, Delivery::AtMostOnce][usize::from(b / 2)],
         },
-        4..8 => Command::StartAttempt { promise: invoke, child: None },
+        4..8 => Command::StartAttempt { promise: invoke, performer: Performer::Owner },
         8..11 => Command::CompleteAttempt { promise: invoke, result: payload(u32::from(b)) },
         11..13 => Command::FailAttempt { promise: invoke, error: error(b), entropy: u32::from(a) << 24 },
         13 => Command::Random { value: vec![a; usize::from(b)].into() },

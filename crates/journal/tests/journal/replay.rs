@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use onward_journal::{
-    AwaitEnd, AwaitKind, Command, Delivery, Event, ExecutionError, Flight, InvokeKind, JoinSetId, Journal, Promise,
-    PromiseId, Recorded, Replay, Timestamp,
+    AwaitEnd, AwaitKind, Command, Delivery, Event, ExecutionError, Flight, InvokeKind, JoinSetId, Journal, Performer,
+    Promise, PromiseId, Recorded, Replay, Timestamp,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -166,7 +166,9 @@ impl World<'_> {
             Some(Flight::Retrying { .. }) if what.is_multiple_of(4) => {
                 Command::GiveUp { promise, error: error("enough") }
             }
-            Some(Flight::Scheduled | Flight::Retrying { .. }) => Command::StartAttempt { promise, child: None },
+            Some(Flight::Scheduled | Flight::Retrying { .. }) => {
+                Command::StartAttempt { promise, performer: Performer::Owner }
+            }
             _ if is_timer => Command::FireTimer { promise },
             _ if what == 0 => Command::RequestCancel { reason: "enough".into() },
             _ if what < 10 => Command::DeliverSignal { signal_name, payload: payload(what) },

@@ -2,7 +2,8 @@
 
 use onward_journal::{
     AwaitKind, ComponentDigest, Delivery, ErrorKind, Event, ExecutionError, ExecutionId, Fold, InvokeKind,
-    InvokeResult, JoinSetId, JournalEvent, Name, Payload, PromiseId, RetryPolicy, State, Text, Timestamp, Violation,
+    InvokeResult, JoinSetId, JournalEvent, Name, Payload, Performer, PromiseId, RetryPolicy, State, Text, Timestamp,
+    Violation,
 };
 
 pub(crate) fn own() -> ExecutionId {
@@ -54,7 +55,7 @@ pub(crate) fn scheduled_with(number: u32, policy: Option<RetryPolicy>) -> Event 
 }
 
 pub(crate) fn attempted(number: u32, attempt: u32) -> Event {
-    Event::InvokeStarted { promise_id: promise(number), attempt, child: None }
+    Event::InvokeStarted { promise_id: promise(number), attempt, performer: Performer::Owner }
 }
 
 pub(crate) fn completed(number: u32, value: u32, attempt: u32) -> Event {

@@ -41,7 +41,7 @@ pub(super) struct From {
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/events", tag = "executions", operation_id = "followExecution",
     params(
-        ("execution" = String, Path, description = "Its id, or the beginning of it"),
+        ("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"),
         ("last-event-id" = Option<String>, Header, description = "The sequence of the last event that was received"),
         From,
     ),

@@ -68,7 +68,7 @@ pub(super) async fn list(access: Access, Params(listing): Params<Listing>) -> An
 /// Shows an execution, by its id or four or more digits that it begins with.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}", tag = "executions", operation_id = "getExecution",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it")),
+    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
         (status = 200, description = "The execution", body = Execution),
         (status = "default", description = "It could not be shown", body = Problem, content_type = "application/problem+json"),
@@ -92,7 +92,7 @@ pub(super) struct Patience {
 /// What an execution ended with; neither result nor error while it has not.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/result", tag = "executions", operation_id = "getResult",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it"), Patience),
+    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), Patience),
     responses(
         (status = 200, description = "What is known", body = Outcome),
         (status = "default", description = "It could not be read", body = Problem, content_type = "application/problem+json"),
@@ -123,7 +123,7 @@ pub(super) struct From {
 /// The journal of an execution as JSON Lines, in the form that `onward journal check` reads.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/journal", tag = "executions", operation_id = "getJournal",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it"), From),
+    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), From),
     responses(
         (status = 200, description = "One event a line", body = String, content_type = "application/jsonl"),
         (status = "default", description = "It could not be read", body = Problem, content_type = "application/problem+json"),
@@ -141,7 +141,7 @@ pub(super) async fn journal(
 /// The component that an execution runs.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/component", tag = "executions", operation_id = "getComponent",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it")),
+    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
         (status = 200, description = "Its bytes", content_type = "application/wasm"),
         (status = "default", description = "It could not be read", body = Problem, content_type = "application/problem+json"),
@@ -155,7 +155,7 @@ pub(super) async fn component(access: Access, Named(execution): Named) -> Result
 /// Why an execution does not go on: what it waits for, since when, and what happens next.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/why", tag = "executions", operation_id = "explainExecution",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it")),
+    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
         (status = 200, description = "An explanation", body = Explanation),
         (status = "default", description = "It could not be explained", body = Problem, content_type = "application/problem+json"),
@@ -168,7 +168,7 @@ pub(super) async fn why(access: Access, Named(execution): Named) -> Answer<Expla
 /// Sends a signal. It is kept until the execution waits for it.
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/signals", tag = "executions", operation_id = "signalExecution",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it")),
+    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
     request_body = Signal,
     responses(
         (status = 202, description = "It is on its way", body = Sent),
@@ -187,7 +187,7 @@ pub(super) async fn signal(
 /// Asks an execution to stop. It may clean up first.
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/cancel", tag = "executions", operation_id = "cancelExecution",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it")),
+    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
     request_body = Cancel,
     responses(
         (status = 202, description = "It is asked", body = Sent),

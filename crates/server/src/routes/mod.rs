@@ -6,6 +6,7 @@ mod events;
 mod executions;
 mod runs;
 mod status;
+mod tasks;
 mod tokens;
 
 use std::sync::Arc;
@@ -37,6 +38,7 @@ const EVENTS_BYTES_MAX: usize = 16 << 20;
     info(title = "Onward", description = "Durable execution: work that has been done is never lost, never silently repeated, and always explainable."),
     tags(
         (name = "executions", description = "Workflows at work"),
+        (name = "tasks", description = "Work for workers in any language"),
         (name = "components", description = "Code and its names"),
         (name = "runs", description = "Run events and snapshots"),
         (name = "administration", description = "Tokens, and the store as a whole"),
@@ -59,6 +61,12 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(components::functions))
         .routes(routes!(runs::events))
         .routes(routes!(runs::snapshot))
+        .routes(routes!(tasks::list))
+        .routes(routes!(tasks::claim))
+        .routes(routes!(tasks::heartbeat))
+        .routes(routes!(tasks::release))
+        .routes(routes!(tasks::complete))
+        .routes(routes!(tasks::fail))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(doctor::doctor))

@@ -94,7 +94,7 @@ impl Service {
 
     /// A page, looked for in a bounded part of all: it may be short, or empty, and still not be the last.
     pub(super) async fn list(&self, listing: &Listing) -> Result<ExecutionPage, Problem> {
-        let limit = listing.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX) as usize;
+        let limit = page_size(listing.limit, PAGE)?;
         let mut after = listing.after.as_deref().map(place).transpose()?;
         let is_wanted = |row: &Row| {
             listing.state.is_none_or(|state| state.as_str() == &*row.state)
@@ -149,7 +149,7 @@ impl Service {
                 Event::InvokeScheduled { promise_id, function_name, .. } => {
                     functions.insert(promise_id, function_name.to_string());
                 }
-                Event::InvokeStarted { promise_id, child: Some(child), .. } => {
+                Event::InvokeStarted { promise_id, performer: onward_journal::Performer::Child(child), .. } => {
                     let state = self.client.execution(*child).await.map_err(problem)?;
                     children.push(Child {
                         promise: promise_id.relative_to(row.execution_id).to_string(),
@@ -226,6 +226,14 @@ fn summary(row: &Row) -> Summary {
         state: row.state.to_string(),
         key: row.start_key.as_ref().map(ToString::to_string),
         created_at: row.created_at.to_string(),
+    }
+}
+
+/// How many there may be on a page.
+pub(super) fn page_size(asked: Option<u32>, usual: u32) -> Result<usize, Problem> {
+    match asked.unwrap_or(usual) {
+        size @ 1..=PAGE_MAX => Ok(size as usize),
+        size => Err(unreadable("limit", format!("{size} is not from 1 to {PAGE_MAX}"))),
     }
 }
 

@@ -3,6 +3,7 @@
 mod executions;
 mod refused;
 mod runs;
+mod tasks;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,6 +15,7 @@ use onward_api::explanation::Explanation;
 use onward_api::finding::{Class, Finding, Heard, Verdict};
 use onward_api::problem::{Code, Problem};
 use onward_api::run::{self, Append, Appended, RunEventPage, RunSnapshot, Verified};
+use onward_api::task::{TaskListing, TaskPage};
 use onward_engine::client::{Client, Scope};
 use onward_engine::node::{self, Node};
 use onward_engine::{doctor, explain};
@@ -149,6 +151,10 @@ impl Onward for Service {
         let row = self.find(execution).await?;
         self.client.cancel(row.execution_id, &cancel.reason).await.map_err(problem)?;
         Ok(Sent { execution: row.execution_id.to_string(), sent: "cancel".to_owned() })
+    }
+
+    async fn tasks(&self, listing: TaskListing) -> Result<TaskPage, Problem> {
+        self.list_tasks(&listing).await
     }
 
     async fn doctor(&self, hear: &mut (dyn FnMut(Heard) + Send)) -> Result<Verdict, Problem> {

@@ -13,6 +13,8 @@ pub(super) fn problem(refused: Refused) -> Problem {
         Refused::NoExecution(_) => Code::NoExecution,
         Refused::Over(_) => Code::ExecutionOver,
         Refused::KeyTaken(_) => Code::KeyTaken,
+        Refused::Deployed(_) => Code::Conflict,
+        Refused::LeaseLost => Code::LeaseLost,
         Refused::TooLarge { .. } => Code::TooLarge,
     };
     match refused {

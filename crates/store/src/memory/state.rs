@@ -6,7 +6,7 @@ use std::ops::Bound;
 use onward_journal::ExecutionId;
 use onward_runs::{EventId, IdempotencyKey, RunEventRecord, RunId, RunSeq};
 
-use crate::tables::{Alert, Execution, Message, Snapshot, Timer};
+use crate::tables::{Alert, Execution, Message, Snapshot, Task, Timer};
 use crate::{
     Before, Error, Field, JournalChunk, Key, Known, Plan, Purge, Reader, Record, Row, RunHead, Scan, Stored, Table,
     Value, Write,
@@ -174,7 +174,7 @@ impl State {
     fn purge_execution(&mut self, execution: ExecutionId) -> bool {
         let id = execution.to_value();
         let mut had_any = self.journals.remove(&execution).is_some();
-        for table in [Timer::TABLE, Message::TABLE] {
+        for table in [Timer::TABLE, Message::TABLE, Task::TABLE] {
             had_any |= self.remove_where(table, "execution_id", &id);
         }
         self.take(Execution::TABLE, &Key(vec![id])).is_some() || had_any

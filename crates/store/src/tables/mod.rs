@@ -7,6 +7,7 @@ mod dispatch;
 mod execution;
 mod projection;
 mod shard;
+mod task;
 mod token;
 
 pub use component::{Component, Function};
@@ -14,12 +15,13 @@ pub use dispatch::{AuditEntry, CampaignRun, Job, OutboxItem};
 pub use execution::{Execution, Message, Timer};
 pub use projection::{Alert, Snapshot};
 pub use shard::ShardLease;
+pub use task::{Task, WorkerFunction};
 pub use token::Token;
 
 use crate::{Record as _, Table};
 
 /// Every table.
-pub const ALL: [&Table; 13] = [
+pub const ALL: [&Table; 15] = [
     ShardLease::TABLE,
     Component::TABLE,
     Function::TABLE,
@@ -33,6 +35,8 @@ pub const ALL: [&Table; 13] = [
     OutboxItem::TABLE,
     AuditEntry::TABLE,
     Token::TABLE,
+    Task::TABLE,
+    WorkerFunction::TABLE,
 ];
 
 #[cfg(test)]

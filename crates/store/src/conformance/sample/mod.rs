@@ -11,7 +11,7 @@ use onward_runs::{Attempt, EmittedAt, EventId, Extra, IdempotencyKey, RunEventWr
 
 pub(super) use rows::{distinct, drawn_row, row};
 
-use crate::tables::{Alert, Execution, Job, Message, OutboxItem, ShardLease, Snapshot, Timer};
+use crate::tables::{Alert, Execution, Job, Message, OutboxItem, ShardLease, Snapshot, Task, Timer};
 use crate::{Epoch, JournalAppend, Key, Move, Reader, Record, Serial, Shard};
 
 /// The executions of the suite have numbers up to this one.
@@ -133,6 +133,29 @@ pub(super) fn started(number: u8, start_key: Option<&str>) -> Execution {
 /// A timer.
 pub(super) fn timer(number: u8, promise: u32) -> Timer {
     Timer { execution_id: execution(number), promise, shard: Shard(1), fire_at: at(5) }
+}
+
+/// A task that waits for a worker.
+pub(super) fn task(number: u8, promise: u32) -> Task {
+    Task {
+        execution_id: execution(number),
+        promise,
+        attempt: 1,
+        shard: Shard(1),
+        tenant_id: id("acme"),
+        project_id: id("shop"),
+        environment_id: id("prod"),
+        function: "charge".into(),
+        state: "queued".into(),
+        queued_at: at(1),
+        leased_until: Timestamp::MAX,
+        lease_ms: 0,
+        worker: None,
+        claim: None,
+        input: "[1]".into(),
+        delivery: "at_least_once".into(),
+        timeout_ms: None,
+    }
 }
 
 /// A message.

@@ -60,6 +60,8 @@ fn pool(table: &Table, column: &Column) -> Vec<Value> {
         (_, "severity") => texts(&["P1", "P2"]),
         (_, "role") => texts(&["viewer", "operator", "engineer", "admin", "worker"]),
         (_, "condition") => texts(&["CURRENT", "STALE", "INCONSISTENT"]),
+        ("tasks", "state") => texts(&["queued", "claimed"]),
+        (_, "delivery") => texts(&["at_least_once", "at_most_once"]),
         (_, "state") => texts(&["Running", "Blocked", "Completed"]),
         (_, "holes" | "snapshot" | "detail" | "payload") => texts(&["{}", "[1, 2]", r#"{"b":1,"a":"é"}"#]),
         (_, "execution_id" | "component_digest" | "token_hash") => {
@@ -100,6 +102,10 @@ fn settle(table: &Table, row: &mut Row) {
             let is_locked = &*status == "locked";
             set(row, "locked_until", if is_locked { Value::Time(at(300)) } else { Value::Null });
             set(row, "lock_token", if is_locked { Value::Text("token".into()) } else { Value::Null });
+        }
+        "tasks" => {
+            let is_claimed = &*text(row, "state") == "claimed";
+            set(row, "claim", if is_claimed { Value::Text("claim".into()) } else { Value::Null });
         }
         "channel_outbox" => {
             let only_if = |wanted: &str, value| if &*status == wanted { value } else { Value::Null };

@@ -3,8 +3,8 @@
 use super::prelude::*;
 use crate::Purge;
 use crate::conformance::Dump;
-use crate::conformance::sample::{alert, execution, job, message, snapshot, started, step, timer};
-use crate::tables::{Message, Snapshot, Timer};
+use crate::conformance::sample::{alert, execution, job, message, snapshot, started, step, task, timer};
+use crate::tables::{Message, Snapshot, Task, Timer};
 
 super::checks!(Purge:
     purging_a_run_removes_its_events_its_head_and_its_snapshot,
@@ -44,6 +44,7 @@ async fn filled(world: &World<'_>) -> Verdict {
             .insert(&started(number, Some(&format!("order-{number}"))))
             .insert(&timer(number, 1))
             .insert(&timer(number, 2))
+            .insert(&task(number, 3))
             .insert(&message(number, Some("key")))
             .insert(&message(number, None));
     }
@@ -73,7 +74,7 @@ fn without_run(mut dump: Dump) -> Dump {
 /// What is left of a dump without execution 1.
 fn without_execution(mut dump: Dump) -> Dump {
     dump.journals.retain(|(of, _)| *of != execution(1));
-    for table in [crate::tables::Execution::TABLE, Timer::TABLE, Message::TABLE] {
+    for table in [crate::tables::Execution::TABLE, Timer::TABLE, Message::TABLE, Task::TABLE] {
         retain(&mut dump, table, |values| !values.contains(&execution(1).to_value()));
     }
     dump
@@ -179,6 +180,7 @@ async fn purging_an_execution_removes_all_that_is_its_own(world: &World<'_>) -> 
     let row = world.row(crate::tables::Execution::TABLE, sample::key_of(&started(1, None))).await?;
     same("the row", row, None)?;
     same("how many timers are left", world.rows(Scan::all::<Timer>()).await?.len(), 2)?;
+    same("how many tasks are left", world.rows(Scan::all::<Task>()).await?.len(), 1)?;
     same("how many messages are left", world.rows(Scan::all::<Message>()).await?.len(), 2)
 }
 

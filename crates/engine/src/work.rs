@@ -1,0 +1,409 @@
+//! Tasks for workers: claim, go on, complete, fail. A task is held by whoever knows its claim, until the lease runs out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::time::Duration;
+
+use onward_execution::Limits;
+use onward_journal::{Delivery, ExecutionError, ExecutionId, InvokeResult, Payload, PromiseId, Text, Timestamp};
+use onward_store::tables::{Function, Task, WorkerFunction};
+use onward_store::{Change, Commit, Error, Field as _, Key, Records as _, Scan, Shard, Store};
+use tokio::time::Instant;
+
+use crate::client::{Client, Refused, Scope};
+use crate::node::Note;
+use crate::shard::task::{self, CLAIMED, QUEUED};
+use crate::shard::{AttemptId, in_doubt, owner, result_message};
+
+/// How often to look for tasks that another process may have queued.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Tasks that are claimed together at most.
+const TOGETHER_MAX: usize = 100;
+
+/// How often something is tried that others get in the way of.
+const TRIES: u32 = 20;
+
+/// How long the note that a worker asks for a function is good for.
+const ASKED: Duration = Duration::from_secs(60);
+
+/// Lost tasks that are dealt with at a time.
+const LOST_PAGE: usize = 100;
+
+/// What a worker asks for.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// Its name, for people.
+    pub worker: Text,
+    /// Tasks of these functions.
+    pub functions: Vec<Text>,
+    /// At most so many.
+    pub most: usize,
+    /// How long it may go without a sign of life.
+    pub lease_ms: u32,
+}
+
+/// A task that a worker holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// Which attempt of which operation.
+    pub id: AttemptId,
+    /// What the worker names it by besides.
+    pub claim: Text,
+    /// The function.
+    pub function: Text,
+    /// What it is called with.
+    pub input: Payload,
+    /// Whether it may be repeated.
+    pub delivery: Delivery,
+    /// How long it may take, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// When it is taken back, unless the worker shows that it is alive.
+    pub leased_until: Timestamp,
+}
+
+impl Held {
+    /// The operation: the same for every attempt, and for nothing else.
+    pub fn promise(&self) -> PromiseId {
+        self.id.promise()
+    }
+}
+
+impl Client {
+    /// Claims tasks; where there is none, waits for one at most so long, or until `gone`. To be driven to its end: what is
+    /// claimed by somebody who does not hear of it is held until the lease runs out.
+    pub async fn claim(
+        &self,
+        wanted: &Claim,
+        wait: Duration,
+        gone: impl Future<Output = ()>,
+    ) -> Result<Vec<Held>, Refused> {
+        self.ask_for(wanted).await?;
+        let mut gone = pin!(gone);
+        let until = Instant::now() + wait;
+        let owner = self.owner();
+        let alone = crate::node::Nearby::default();
+        let offers = &self.nearby().unwrap_or(&alone).offers;
+        loop {
+            // Whatever is queued from here on is told.
+            let told = offers.wait(&owner, &wanted.functions);
+            let held = self.try_claim(wanted, offers).await?;
+            if !held.is_empty() || Instant::now() >= until {
+                return Ok(held);
+            }
+            tokio::select! {
+                () = told.notified() => {}
+                () = tokio::time::sleep_until((Instant::now() + LOOK).min(until)) => {}
+                () = &mut gone => return Ok(Vec::new()),
+            }
+        }
+    }
+
+    fn owner(&self) -> Text {
+        let Scope { tenant, project, environment } = self.scope();
+        owner(tenant, project, environment)
+    }
+
+    /// Makes it known that workers perform these functions.
+    async fn ask_for(&self, wanted: &Claim) -> Result<(), Refused> {
+        for function in &wanted.functions {
+            if !self.was_asked(function) {
+                self.note_asked(function, &wanted.worker).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn was_asked(&self, function: &Text) -> bool {
+        let Some(nearby) = self.nearby() else { return false };
+        let asked = nearby.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        asked.get(&(self.owner(), function.clone())).is_some_and(|at| at.elapsed() < ASKED)
+    }
+
+    async fn note_asked(&self, function: &Text, worker: &Text) -> Result<(), Refused> {
+        let Scope { tenant, project, environment } = self.scope();
+        let key = Key(vec![tenant.to_value(), project.to_value(), environment.to_value(), function.to_value()]);
+        let deployed: Option<(Function, u64)> = self.store().get(key.clone()).await?;
+        if deployed.is_some() {
+            return Err(Refused::Deployed(function.to_string()));
+        }
+        for _ in 0..TRIES {
+            let known: Option<(WorkerFunction, u64)> = self.store().get(key.clone()).await?;
+            let row = WorkerFunction {
+                tenant_id: tenant.clone(),
+                project_id: project.clone(),
+                environment_id: environment.clone(),
+                name: function.clone(),
+                worker: worker.clone(),
+                asked_at: self.store().now().await?,
+            };
+            let change = known.map_or_else(|| Change::insert(&row), |(_, version)| Change::update(&row, version));
+            let mut commit = Commit::new();
+            commit.changes.push(change);
+            match self.store().commit(commit).await {
+                Ok(_) => break,
+                Err(Error::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let Some(nearby) = self.nearby() {
+            let mut asked = nearby.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            asked.insert((self.owner(), function.clone()), Instant::now());
+        }
+        Ok(())
+    }
+
+    async fn try_claim(&self, wanted: &Claim, offers: &crate::node::Offers) -> Result<Vec<Held>, Refused> {
+        let most = wanted.most.clamp(1, TOGETHER_MAX);
+        for _ in 0..TRIES {
+            let found = self.queued(wanted, most + offers.in_hand()).await?;
+            let taken = offers.take(found.iter().map(|(row, _)| task::id(row)), most);
+            if taken.ids.is_empty() {
+                return Ok(Vec::new());
+            }
+            let now = self.store().now().await?;
+            let mut commit = Commit::new();
+            let mut held = Vec::with_capacity(taken.ids.len());
+            for (row, version) in found.into_iter().filter(|(row, _)| taken.ids.contains(&task::id(row))) {
+                let row = claimed(row, wanted, now);
+                commit = commit.update(&row, version);
+                held.push(hold(row)?);
+            }
+            match self.store().commit(commit).await {
+                Ok(_) => return Ok(held),
+                // Another process was faster, or one of them is no longer wanted.
+                Err(Error::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Tasks that wait for a worker, those of each function in the order in which they were queued.
+    async fn queued(&self, wanted: &Claim, most: usize) -> Result<Vec<(Task, u64)>, Error> {
+        let Scope { tenant, project, environment } = self.scope();
+        let mut found: Vec<(Task, u64)> = Vec::new();
+        for function in &wanted.functions {
+            let scan = Scan::by::<Task>(Task::BY_FUNCTION).equal(tenant).equal(project).equal(environment);
+            let scan = scan.equal(function).equal(&Text::from(QUEUED)).limit(most);
+            let rows: Vec<(Task, u64)> = self.store().list(scan).await?;
+            found.extend(rows);
+        }
+        // Those that wait longest come first, whatever their function.
+        found.sort_by_key(|(row, _)| row.queued_at);
+        Ok(found)
+    }
+
+    /// Shows that the worker is alive. Returns until when the task is its own.
+    pub async fn go_on(&self, id: AttemptId, claim: &str) -> Result<Timestamp, Refused> {
+        for _ in 0..TRIES {
+            let (row, version) = self.held(id, claim).await?;
+            let leased_until = self.store().now().await?.plus_ms(row.lease_ms.into()).max(row.leased_until);
+            match self.store().commit(Commit::new().update(&Task { leased_until, ..row }, version)).await {
+                Ok(_) => return Ok(leased_until),
+                Err(Error::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Refused::LeaseLost)
+    }
+
+    /// A worker gives a task back that it has not begun: it waits for another as if nobody had had it.
+    pub async fn give_back(&self, id: AttemptId, claim: &str) -> Result<(), Refused> {
+        for _ in 0..TRIES {
+            let (row, version) = self.held(id, claim).await?;
+            let row = Task { state: QUEUED.into(), leased_until: Timestamp::MAX, worker: None, claim: None, ..row };
+            match self.store().commit(Commit::new().update(&row, version)).await {
+                Ok(_) => {
+                    if let Some(nearby) = self.nearby() {
+                        nearby.offers.offer(&self.owner(), &[row.function]);
+                    }
+                    return Ok(());
+                }
+                Err(Error::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Refused::LeaseLost)
+    }
+
+    /// A task has ended. Its worker does not hold it from then on.
+    pub async fn end_task(&self, id: AttemptId, claim: &str, result: InvokeResult) -> Result<(), Refused> {
+        if let Ok(payload) = &result {
+            let (found, limit) = (payload.as_str().len(), Limits::default().payload_bytes_max);
+            if found > limit {
+                return Err(Refused::TooLarge { found, limit });
+            }
+        }
+        for _ in 0..TRIES {
+            let (row, version) = self.held(id, claim).await?;
+            let commit = ended(&row, version, result.clone(), self.store().now().await?)?;
+            match self.store().commit(commit).await {
+                Ok(_) => {
+                    self.tell(row.shard, Note::Message);
+                    return Ok(());
+                }
+                Err(Error::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Refused::LeaseLost)
+    }
+
+    /// A task that is held by this claim.
+    async fn held(&self, id: AttemptId, claim: &str) -> Result<(Task, u64), Refused> {
+        let stored: Option<(Task, u64)> = self.store().get(task::key(id)).await?;
+        let Scope { tenant, project, environment } = self.scope();
+        let is_held = |row: &Task| {
+            let is_ours = (&row.tenant_id, &row.project_id, &row.environment_id) == (tenant, project, environment);
+            is_ours && row.claim.as_deref() == Some(claim)
+        };
+        stored.filter(|(row, _)| is_held(row)).ok_or(Refused::LeaseLost)
+    }
+
+    /// Tasks of this scope after a place: by function, those of a state together, oldest first.
+    pub async fn tasks(&self, after: Option<&Place>, limit: usize) -> Result<Vec<Task>, Refused> {
+        let Scope { tenant, project, environment } = self.scope();
+        let mut scan = Scan::by::<Task>(Task::BY_FUNCTION).equal(tenant).equal(project).equal(environment).limit(limit);
+        scan.after = after.map(|Place { function, state, queued_at, id }| {
+            let order = [function.to_value(), state.to_value(), queued_at.to_value()];
+            let whose = [tenant.to_value(), project.to_value(), environment.to_value()];
+            whose.into_iter().chain(order).chain(task::key(*id).0).collect()
+        });
+        let rows: Vec<(Task, u64)> = self.store().list(scan).await?;
+        Ok(rows.into_iter().map(|(row, _)| row).collect())
+    }
+}
+
+/// Where a task stands among those of its scope, also after it is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    function: Text,
+    state: Text,
+    queued_at: Timestamp,
+    id: AttemptId,
+}
+
+impl Place {
+    /// Where a task stands.
+    pub fn of(task: &Task) -> Self {
+        let Task { function, state, queued_at, .. } = task;
+        Self { function: function.clone(), state: state.clone(), queued_at: *queued_at, id: task::id(task) }
+    }
+
+    /// The place that is written so.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(4, ':');
+        let (micros, state, id) = (parts.next()?.parse().ok()?, parts.next()?.into(), task_named(parts.next()?)?);
+        Some(Self { function: parts.next()?.into(), state, queued_at: Timestamp::from_micros(micros)?, id })
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { function, state, queued_at, id } = self;
+        write!(f, "{}:{state}:{}:{function}", queued_at.as_micros(), task_name(*id))
+    }
+}
+
+fn claimed(row: Task, wanted: &Claim, now: Timestamp) -> Task {
+    Task {
+        state: CLAIMED.into(),
+        leased_until: now.plus_ms(wanted.lease_ms.into()),
+        lease_ms: wanted.lease_ms,
+        worker: Some(wanted.worker.clone()),
+        claim: Some(crate::client::random_key().as_str().into()),
+        ..row
+    }
+}
+
+fn hold(row: Task) -> Result<Held, Error> {
+    let delivery = if task::is_at_most_once(&row) { Delivery::AtMostOnce } else { Delivery::AtLeastOnce };
+    Ok(Held {
+        id: task::id(&row),
+        claim: row.claim.unwrap_or_else(|| Text::from("")),
+        function: row.function,
+        input: Payload::parse(&row.input).map_err(Error::corrupt)?,
+        delivery,
+        timeout_ms: row.timeout_ms.and_then(|ms| u64::try_from(ms).ok()),
+        leased_until: row.leased_until,
+    })
+}
+
+/// The end of a task: it is on its way to whoever wants it, and no worker's any more.
+fn ended(row: &Task, version: u64, result: InvokeResult, now: Timestamp) -> Result<Commit, Error> {
+    let message = result_message(&task::id(row).promise(), row.shard, row.attempt, result, now)?;
+    Ok(Commit::new().delete(row, version).insert_or_keep(&message))
+}
+
+/// Takes tasks from workers whose time is over. Returns the shards that have something to read.
+pub async fn expire(store: &dyn Store) -> Result<BTreeSet<Shard>, Error> {
+    let now = store.now().await?;
+    let scan = Scan::by::<Task>(Task::BY_LEASE).until(&now).limit(LOST_PAGE);
+    let lost: Vec<(Task, u64)> = store.list(scan).await?;
+    let mut shards = BTreeSet::new();
+    for (row, version) in lost {
+        let worker = row.worker.as_deref().unwrap_or_default();
+        let how = format!("worker {worker} was not heard of for {} ms", row.lease_ms);
+        let error =
+            if task::is_at_most_once(&row) { in_doubt(&how) } else { ExecutionError::named("worker_lost", how) };
+        tracing::warn!(execution = %row.execution_id, function = %row.function, worker, "a worker is lost");
+        match store.commit(ended(&row, version, Err(error), now)?).await {
+            Ok(_) => drop(shards.insert(row.shard)),
+            // It was heard of at the last moment.
+            Err(Error::Conflict(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(shards)
+}
+
+/// Who has asked for the functions of these tasks last, and when.
+pub(crate) async fn asked_for(store: &dyn Store, tasks: &[Task]) -> Result<BTreeMap<Text, (Text, Timestamp)>, Error> {
+    let mut asked = BTreeMap::new();
+    for Task { tenant_id, project_id, environment_id, function, .. } in tasks {
+        let key = [tenant_id.to_value(), project_id.to_value(), environment_id.to_value(), function.to_value()];
+        let row: Option<(WorkerFunction, u64)> = store.get(Key(key.into())).await?;
+        asked.extend(row.map(|(row, _)| (row.name, (row.worker, row.asked_at))));
+    }
+    Ok(asked)
+}
+
+/// Tasks that waited for a worker when their function was deployed: the next attempt is the component's.
+pub(crate) async fn hand_over(store: &dyn Store, named: &Function) -> Result<(), Error> {
+    let Function { tenant_id, project_id, environment_id, name, .. } = named;
+    let scan = Scan::by::<Task>(Task::BY_FUNCTION).equal(tenant_id).equal(project_id).equal(environment_id).equal(name);
+    let scan = scan.equal(&Text::from(QUEUED)).limit(LOST_PAGE);
+    loop {
+        let waiting: Vec<(Task, u64)> = store.list(scan.clone()).await?;
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        for (row, version) in waiting {
+            let error = ExecutionError::named("unknown_function", "it was deployed after it had been asked for");
+            match store.commit(ended(&row, version, Err(error), store.now().await?)?).await {
+                // A worker was faster, which is as good.
+                Ok(_) | Err(Error::Conflict(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Which attempt a task is.
+pub const fn id_of(task: &Task) -> AttemptId {
+    task::id(task)
+}
+
+/// The name of an attempt: the execution, the number of the operation, and the attempt.
+pub fn task_name(id: AttemptId) -> String {
+    format!("{}.{}.{}", id.execution, id.number, id.attempt)
+}
+
+/// The attempt that has this name.
+pub fn task_named(name: &str) -> Option<AttemptId> {
+    let mut parts = name.split('.');
+    let execution: ExecutionId = parts.next()?.parse().ok()?;
+    let (number, attempt) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    parts.next().is_none().then_some(AttemptId { execution, number, attempt })
+}

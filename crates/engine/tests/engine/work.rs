@@ -1,0 +1,481 @@
+//! Tasks that workers perform: they are claimed once, end once, and are never lost with a worker or a node.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_api::finding::Code as Found;
+use onward_engine::client::{Client, FunctionInfo, FunctionKind, Refused, Scope};
+use onward_engine::doctor;
+use onward_engine::explain;
+use onward_engine::node::{Library, Native, Node, Options};
+use onward_engine::shard::AttemptId;
+use onward_engine::work::{Claim, Held, task_name, task_named};
+use onward_execution::Script;
+use onward_journal::{Delivery, Event, ExecutionError, ExecutionId, InvokeResult, Payload, Performer, RetryPolicy};
+use onward_store::tables::Task;
+use onward_store::{Commit, Field as _, Key, Records as _, Scan};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::code::{Scripts, deployed, json};
+
+const FUNCTIONS: &[&str] = &["pay", "once", "hurry", "race", "many", "clean"];
+
+fn script(function: &str, input: Payload) -> Script {
+    let twice = RetryPolicy { max_attempts: std::num::NonZeroU32::new(2), ..RetryPolicy::default() };
+    match function {
+        "pay" => Script::new(|host| async move {
+            let promise = host.schedule_as("charge", input, Some(Box::new(twice)), Delivery::AtLeastOnce).await?;
+            host.wait(promise).await
+        }),
+        "once" => Script::new(|host| async move {
+            let promise = host.schedule_as("charge", input, None, Delivery::AtMostOnce).await?;
+            host.wait(promise).await
+        }),
+        "hurry" => Script::new(|host| async move {
+            let policy = RetryPolicy { timeout_ms: Some(10_000), ..twice };
+            let promise = host.schedule_as("charge", input, Some(Box::new(policy)), Delivery::AtLeastOnce).await?;
+            host.wait(promise).await
+        }),
+        "race" => Script::new(|host| async move {
+            let set = host.join_set().await?;
+            let promise = host.schedule("charge", input).await?;
+            host.submit(set, promise).await?;
+            host.next(set, Some(5_000)).await?;
+            host.close(set).await?;
+            host.signal("on", None).await?;
+            Ok(json("\"enough\""))
+        }),
+        "many" => Script::new(|host| async move {
+            let mut promises = Vec::new();
+            for number in 0..input.as_str().parse::<u32>().unwrap() {
+                promises.push(host.schedule("charge", json(&number.to_string())).await?);
+            }
+            let results = host.all(&promises).await?;
+            Ok(json(&results.len().to_string()))
+        }),
+        "clean" => Script::new(|host| async move {
+            let promise = host.schedule("charge", input).await?;
+            match host.wait(promise).await {
+                Ok(done) => Ok(done),
+                Err(error) => {
+                    host.invoke("refund", json("1")).await?;
+                    Err(error)
+                }
+            }
+        }),
+        other => panic!("{other}"),
+    }
+}
+
+/// A store, a node on it, and a worker beside the node.
+struct Shop {
+    client: Client,
+    stop: watch::Sender<bool>,
+    node: JoinHandle<Result<(), onward_store::Error>>,
+}
+
+const SOON: Duration = Duration::from_secs(2);
+
+impl Shop {
+    async fn open() -> Self {
+        let client = deployed(FUNCTIONS).await;
+        let (stop, node) = run(&client);
+        Self { client, stop, node }
+    }
+
+    async fn claim(&self, most: usize, lease_ms: u32, wait: Duration) -> Vec<Held> {
+        let functions = vec!["charge".into(), "refund".into()];
+        let claim = Claim { worker: "anna".into(), functions, most, lease_ms };
+        self.client.claim(&claim, wait, pending()).await.unwrap()
+    }
+
+    async fn claim_one(&self, lease_ms: u32) -> Held {
+        let mut held = self.claim(1, lease_ms, SOON).await;
+        assert_eq!(held.len(), 1);
+        held.remove(0)
+    }
+
+    async fn start(&self, function: &str, input: &str) -> ExecutionId {
+        self.client.start(function, json(input), None).await.unwrap().execution
+    }
+
+    async fn outcome(&self, id: ExecutionId) -> InvokeResult {
+        tokio::time::timeout(Duration::from_secs(600), self.client.outcome(id)).await.unwrap().unwrap()
+    }
+
+    async fn end(&self, held: &Held, result: InvokeResult) -> Result<(), Refused> {
+        self.client.end_task(held.id, &held.claim, result).await
+    }
+
+    async fn tasks(&self) -> Vec<Task> {
+        self.client.tasks(None, 100).await.unwrap()
+    }
+
+    async fn findings(&self) -> Vec<(Found, String)> {
+        let mut found = Vec::new();
+        let mut report = |finding: &onward_api::finding::Finding| {
+            found.push((finding.code, finding.message.clone()));
+            Ok(())
+        };
+        doctor::all(&**self.client.store(), &mut report, |_| ()).await.unwrap();
+        found
+    }
+
+    /// The node is gone without a word, and another takes over.
+    async fn crash(&mut self) {
+        self.node.abort();
+        assert!((&mut self.node).await.is_err());
+        (self.stop, self.node) = run(&self.client);
+    }
+}
+
+fn run(client: &Client) -> (watch::Sender<bool>, JoinHandle<Result<(), onward_store::Error>>) {
+    let library = Library::new(Arc::new(Scripts { functions: FUNCTIONS, script }), Native::default()).with_workers();
+    let node = Node::new(Arc::clone(client.store()), library, Options::default());
+    let (stop, stopped) = watch::channel(false);
+    (stop, tokio::spawn(Arc::new(node).run(stopped)))
+}
+
+fn declined() -> ExecutionError {
+    ExecutionError::named("declined", "no money")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_performs_a_task_and_the_journal_says_so() {
+    let shop = Shop::open().await;
+    let id = shop.start("pay", "{\"amount\":7}").await;
+    let held = shop.claim_one(5_000).await;
+    assert_eq!((&*held.function, held.input.as_str(), held.id.attempt), ("charge", "{\"amount\":7}", 1));
+    assert_eq!((held.delivery, held.timeout_ms), (Delivery::AtLeastOnce, None));
+    assert_eq!(held.promise(), id.child(0));
+    assert_eq!(shop.claim(1, 5_000, Duration::ZERO).await, [], "it has one worker");
+    assert_eq!(shop.findings().await, []);
+    shop.end(&held, Ok(json("\"paid\""))).await.unwrap();
+    assert_eq!(shop.outcome(id).await, Ok(json("\"paid\"")));
+    let journal = shop.client.journal(id).await.unwrap();
+    let is_start =
+        |event: &Event| matches!(event, Event::InvokeStarted { performer: Performer::Worker, attempt: 1, .. });
+    assert_eq!(journal.iter().filter(|it| is_start(&it.event)).count(), 1);
+    assert_eq!((shop.tasks().await, shop.findings().await), (vec![], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_waits_is_given_a_task_at_once() {
+    let shop = Shop::open().await;
+    let client = shop.client.clone();
+    let claim = Claim { worker: "ben".into(), functions: vec!["charge".into()], most: 5, lease_ms: 5_000 };
+    let waiting = tokio::spawn(async move { client.claim(&claim, Duration::from_secs(60), pending()).await });
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    shop.start("pay", "1").await;
+    let held = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(held.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_what_another_has_however_many_ask_at_once() {
+    let shop = Shop::open().await;
+    let id = shop.start("many", "50").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut workers = Vec::new();
+    for number in 0..20_u32 {
+        let client = shop.client.clone();
+        workers.push(tokio::spawn(async move {
+            let functions = vec!["charge".into()];
+            let worker = format!("worker {number}").as_str().into();
+            let claim = Claim { worker, functions, most: 3, lease_ms: 5_000 };
+            let mut done = Vec::new();
+            loop {
+                let held = client.claim(&claim, Duration::from_millis(100), pending()).await.unwrap();
+                if held.is_empty() {
+                    return done;
+                }
+                for held in held {
+                    client.end_task(held.id, &held.claim, Ok(held.input.clone())).await.unwrap();
+                    done.push(held.id);
+                }
+            }
+        }));
+    }
+    let mut done: Vec<AttemptId> = Vec::new();
+    for worker in workers {
+        done.extend(worker.await.unwrap());
+    }
+    done.sort_unstable();
+    let all: Vec<AttemptId> = (0..50).map(|number| AttemptId { execution: id, number, attempt: 1 }).collect();
+    assert_eq!(done, all);
+    assert_eq!(shop.outcome(id).await, Ok(json("50")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_given_back_costs_no_attempt_and_goes_to_the_next() {
+    let shop = Shop::open().await;
+    let id = shop.start("once", "1").await;
+    let first = shop.claim_one(5_000).await;
+    shop.client.give_back(first.id, &first.claim).await.unwrap();
+    assert_eq!(shop.client.give_back(first.id, &first.claim).await, Err(Refused::LeaseLost));
+    let second = shop.claim_one(5_000).await;
+    assert_eq!(second.id, first.id);
+    assert_eq!(shop.end(&first, Ok(json("0"))).await, Err(Refused::LeaseLost));
+    shop.end(&second, Ok(json("1"))).await.unwrap();
+    assert_eq!(shop.outcome(id).await, Ok(json("1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_waiting_claims_nothing() {
+    let shop = Shop::open().await;
+    let claim = Claim { worker: "ben".into(), functions: vec!["charge".into()], most: 5, lease_ms: 5_000 };
+    let gone = tokio::time::sleep(Duration::from_secs(3));
+    let held = tokio::time::timeout(SOON * 2, shop.client.claim(&claim, Duration::from_secs(60), gone)).await;
+    assert_eq!(held.unwrap().unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_tried_again_unless_it_is_final() {
+    let shop = Shop::open().await;
+    let id = shop.start("pay", "1").await;
+    let first = shop.claim_one(5_000).await;
+    shop.end(&first, Err(declined())).await.unwrap();
+    let second = shop.claim_one(5_000).await;
+    assert_eq!((second.id.attempt, second.promise()), (2, first.promise()));
+    assert_ne!(second.claim, first.claim);
+    shop.end(&second, Err(declined().permanent())).await.unwrap();
+    assert_eq!(shop.outcome(id).await.unwrap_err().message, declined().message);
+    let other = shop.start("pay", "1").await;
+    let only = shop.claim_one(5_000).await;
+    shop.end(&only, Err(declined().permanent())).await.unwrap();
+    assert!(shop.outcome(other).await.is_err());
+    assert_eq!((shop.tasks().await, shop.findings().await), (vec![], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_worker_is_replaced_and_what_it_says_then_is_refused() {
+    let shop = Shop::open().await;
+    let id = shop.start("pay", "1").await;
+    let lost = shop.claim_one(5_000).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(shop.tasks().await.len(), 1, "its time is not over");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let next = shop.claim_one(5_000).await;
+    assert_eq!((next.id.attempt, next.promise()), (2, lost.promise()));
+    assert_eq!(shop.end(&lost, Ok(json("0"))).await, Err(Refused::LeaseLost));
+    assert_eq!(shop.client.go_on(lost.id, &lost.claim).await, Err(Refused::LeaseLost));
+    assert_eq!(shop.client.end_task(next.id, &lost.claim, Ok(json("0"))).await, Err(Refused::LeaseLost));
+    shop.end(&next, Ok(json("2"))).await.unwrap();
+    assert_eq!(shop.outcome(id).await, Ok(json("2")));
+    assert_eq!(shop.end(&next, Ok(json("3"))).await, Err(Refused::LeaseLost), "it is over");
+    let reasons: Vec<String> = shop.client.journal(id).await.unwrap().iter().filter_map(reason).collect();
+    assert_eq!(reasons, ["worker anna was not heard of for 5000 ms"]);
+}
+
+fn reason(recorded: &onward_journal::JournalEvent) -> Option<String> {
+    match &recorded.event {
+        Event::InvokeRetrying { error, .. } => Some(error.message.to_string()),
+        _ => None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sign_of_life_keeps_a_task() {
+    let shop = Shop::open().await;
+    let id = shop.start("pay", "1").await;
+    let held = shop.claim_one(5_000).await;
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let until = shop.client.go_on(held.id, &held.claim).await.unwrap();
+        assert_eq!(until, shop.client.store().now().await.unwrap().plus_ms(5_000));
+    }
+    shop.end(&held, Ok(json("1"))).await.unwrap();
+    assert_eq!(shop.outcome(id).await, Ok(json("1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_must_not_be_repeated_is_in_doubt_when_its_worker_is_lost() {
+    let shop = Shop::open().await;
+    let id = shop.start("once", "1").await;
+    let held = shop.claim_one(5_000).await;
+    assert_eq!(held.delivery, Delivery::AtMostOnce);
+    let error = shop.outcome(id).await.unwrap_err();
+    assert_eq!(error.kind.to_string(), "in_doubt", "{error}");
+    assert_eq!(shop.claim(1, 5_000, SOON).await, []);
+    assert_eq!(shop.end(&held, Ok(json("1"))).await, Err(Refused::LeaseLost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_worker_has_claimed_waits_for_one_however_long() {
+    let shop = Shop::open().await;
+    let id = shop.start("once", "1").await;
+    tokio::time::sleep(Duration::from_secs(1_000)).await;
+    assert_eq!(shop.findings().await, []);
+    let held = shop.claim_one(5_000).await;
+    shop.end(&held, Ok(json("1"))).await.unwrap();
+    assert_eq!(shop.outcome(id).await, Ok(json("1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_takes_too_long_is_withdrawn_whether_a_worker_has_it_or_none() {
+    let shop = Shop::open().await;
+    let id = shop.start("hurry", "1").await;
+    let slow = shop.claim_one(60_000).await;
+    assert_eq!(slow.timeout_ms, Some(10_000));
+    tokio::time::sleep(Duration::from_secs(13)).await;
+    assert_eq!(shop.client.go_on(slow.id, &slow.claim).await, Err(Refused::LeaseLost));
+    let queued = shop.tasks().await;
+    assert_eq!(queued.iter().map(|task| task.attempt).collect::<Vec<_>>(), [2], "nobody has the second");
+    let error = shop.outcome(id).await.unwrap_err();
+    assert_eq!(error.kind, onward_journal::ErrorKind::Timeout);
+    assert_eq!((shop.tasks().await, shop.findings().await), (vec![], vec![]));
+    assert_eq!(shop.claim(1, 5_000, Duration::ZERO).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_no_longer_wanted_is_withdrawn() {
+    let shop = Shop::open().await;
+    for is_claimed in [false, true] {
+        let id = shop.start("race", "1").await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let held = if is_claimed { Some(shop.claim_one(60_000).await) } else { None };
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!((shop.tasks().await, shop.findings().await), (vec![], vec![]));
+        if let Some(held) = held {
+            assert_eq!(shop.end(&held, Ok(json("1"))).await, Err(Refused::LeaseLost));
+        }
+        shop.client.signal(id, "on".parse().unwrap(), json("1"), None).await.unwrap();
+        assert_eq!(shop.outcome(id).await, Ok(json("\"enough\"")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_workflow_takes_its_tasks_back() {
+    let shop = Shop::open().await;
+    let id = shop.start("clean", "1").await;
+    let held = shop.claim_one(60_000).await;
+    shop.client.cancel(id, "stop").await.unwrap();
+    let refund = shop.claim_one(60_000).await;
+    assert_eq!(&*refund.function, "refund");
+    shop.end(&refund, Ok(json("1"))).await.unwrap();
+    assert!(shop.outcome(id).await.is_err());
+    assert_eq!(shop.client.go_on(held.id, &held.claim).await, Err(Refused::LeaseLost));
+    assert_eq!((shop.tasks().await, shop.findings().await), (vec![], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_outlives_the_node_that_queued_it() {
+    let mut shop = Shop::open().await;
+    let (first, second) = (shop.start("once", "1").await, shop.start("pay", "2").await);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let held = shop.claim(5, 60_000, SOON).await;
+    assert_eq!(held.len(), 2);
+    shop.crash().await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(shop.findings().await, []);
+    assert_eq!(shop.claim(5, 5_000, Duration::ZERO).await, [], "they have their workers");
+    for held in &held {
+        shop.end(held, Ok(held.input.clone())).await.unwrap();
+    }
+    assert_eq!((shop.outcome(first).await, shop.outcome(second).await), (Ok(json("1")), Ok(json("2"))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_task_that_nobody_heard_of_is_not_lost_with_the_node() {
+    let mut shop = Shop::open().await;
+    let id = shop.start("pay", "1").await;
+    let held = shop.claim_one(60_000).await;
+    shop.node.abort();
+    shop.end(&held, Ok(json("1"))).await.unwrap();
+    assert_eq!(shop.findings().await, []);
+    shop.crash().await;
+    assert_eq!(shop.outcome(id).await, Ok(json("1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_see_and_get_nothing() {
+    let shop = Shop::open().await;
+    shop.start("pay", "1").await;
+    let held = shop.claim_one(60_000).await;
+    shop.start("pay", "2").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let scope = Scope { tenant: "others".parse().unwrap(), ..shop.client.scope().clone() };
+    let others = shop.client.of(scope);
+    let claim = Claim { worker: "eve".into(), functions: vec!["charge".into()], most: 5, lease_ms: 5_000 };
+    assert_eq!(others.claim(&claim, Duration::ZERO, pending()).await.unwrap(), []);
+    assert_eq!(others.go_on(held.id, &held.claim).await, Err(Refused::LeaseLost));
+    assert_eq!(others.end_task(held.id, &held.claim, Ok(json("1"))).await, Err(Refused::LeaseLost));
+    assert_eq!(others.tasks(None, 10).await.unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_is_too_large_and_a_function_of_a_component_are_refused() {
+    let shop = Shop::open().await;
+    let id = shop.start("pay", "1").await;
+    let held = shop.claim_one(5_000).await;
+    let large = format!("\"{}\"", "x".repeat(1 << 20));
+    assert!(matches!(shop.end(&held, Ok(json(&large))).await, Err(Refused::TooLarge { .. })));
+    shop.end(&held, Ok(json("1"))).await.unwrap();
+    assert_eq!(shop.outcome(id).await, Ok(json("1")));
+    let claim = Claim { worker: "anna".into(), functions: vec!["pay".into()], most: 1, lease_ms: 5_000 };
+    assert_eq!(shop.client.claim(&claim, Duration::ZERO, pending()).await, Err(Refused::Deployed("pay".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workflow_that_waits_for_a_worker_is_explained_and_needs_no_memory() {
+    let shop = Shop::open().await;
+    let id = shop.start("pay", "1").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let said = explain::of(&shop.client, id).await.unwrap();
+    assert_eq!(said.waits.waits_for[0].name(), "charge by a worker, attempt 1 of 2");
+    let next = "it goes on when a worker has asked for charge and ended it; none has ever asked for such a task: \
+                is the name right?";
+    assert_eq!(said.next, [next]);
+    shop.claim_one(5_000).await;
+    let said = explain::of(&shop.client, id).await.unwrap();
+    assert_eq!(said.waits.waits_for[0].name(), "charge by anna, attempt 1 of 2");
+    let next = "it goes on when worker anna ends charge; unless that one is heard of, it is lost in 5 s";
+    assert_eq!(said.next, [next]);
+    let (row, _): (onward_store::tables::Execution, u64) =
+        shop.client.store().get(Key(vec![id.to_value()])).await.unwrap().unwrap();
+    assert_eq!((&*row.state, row.wake_at), ("Blocked", onward_journal::Timestamp::MAX));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_for_a_worker_goes_to_a_component_that_is_deployed_meanwhile() {
+    let shop = Shop::open().await;
+    let id = shop.start("clean", "1").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(shop.tasks().await.len(), 1);
+    let task = FunctionInfo { name: "charge".to_owned(), kind: FunctionKind::Task, schema: None };
+    shop.client.deploy(b"tasks", &[task], &[]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((shop.tasks().await, shop.findings().await), (vec![], vec![]));
+    let journal = shop.client.journal(id).await.unwrap();
+    let is_own = |event: &Event| matches!(event, Event::InvokeStarted { performer: Performer::Owner, attempt: 2, .. });
+    assert!(journal.iter().any(|it| is_own(&it.event)), "{journal:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_that_are_missing_or_left_over_are_found() {
+    let shop = Shop::open().await;
+    let id = shop.start("pay", "1").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let store = shop.client.store();
+    let (task, version): (Task, u64) = store.list(Scan::all::<Task>()).await.unwrap().remove(0);
+    store.commit(Commit::new().delete(&task, version)).await.unwrap();
+    assert_eq!(shop.findings().await.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [Found::TaskMissing]);
+    store.commit(Commit::new().insert(&task)).await.unwrap();
+    assert_eq!(shop.findings().await, []);
+    let held = shop.claim_one(5_000).await;
+    shop.end(&held, Ok(json("1"))).await.unwrap();
+    shop.outcome(id).await.unwrap();
+    store.commit(Commit::new().insert(&task)).await.unwrap();
+    assert_eq!(shop.findings().await.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [Found::TaskOrphan]);
+}
+
+#[test]
+fn a_task_is_found_by_its_name_and_by_nothing_else() {
+    let id = AttemptId { execution: ExecutionId::from_bytes([7; 32]), number: 3, attempt: 2 };
+    assert_eq!(task_named(&task_name(id)), Some(id));
+    for wrong in ["", "1.2.3", &format!("{}.1", id.execution), &format!("{}.1.2.3", id.execution), "…"] {
+        assert_eq!(task_named(wrong), None, "{wrong}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Tasks for workers: claim, go on, complete, fail, list.
+
+use std::time::Duration;
+
+use onward_api::Json;
+use onward_api::problem::{Code, Problem};
+use onward_api::task::{
+    Claim, Claimed, ClaimedTask, Complete, Delivery, Ended, Extended, Fail, TaskError, TaskInfo, TaskListing, TaskPage,
+};
+use onward_engine::shard::AttemptId;
+use onward_engine::work::{self, Held, Place, task_name, task_named};
+use onward_journal::{ExecutionError, InvokeResult, Name, Payload, Text};
+use onward_store::tables::Task;
+use tokio::sync::oneshot;
+
+use super::Service;
+use super::executions::page_size;
+use super::refused::problem;
+
+/// Leases are at least this long, in milliseconds: the store has to be asked in between.
+const LEASE_MS_MIN: u32 = 100;
+
+/// And at most so long.
+const LEASE_MS_MAX: u32 = 3_600_000;
+
+/// Functions that a worker may ask for at a time.
+const FUNCTIONS_MAX: usize = 100;
+
+/// Tasks of a page, unless told.
+const PAGE: u32 = 100;
+
+impl Service {
+    /// Claims tasks for a worker; waits for one where there is none. What is claimed for somebody who has stopped waiting is
+    /// given back.
+    pub async fn claim(&self, claim: Claim) -> Result<Claimed, Problem> {
+        let wanted = wanted(&claim)?;
+        let (mut answer, answered) = oneshot::channel();
+        let client = self.client.clone();
+        tokio::spawn(async move {
+            let held = client.claim(&wanted, Duration::from_millis(claim.wait_ms), answer.closed()).await;
+            for unwanted in answer.send(held).err().and_then(Result::ok).into_iter().flatten() {
+                if let Err(error) = client.give_back(unwanted.id, &unwanted.claim).await {
+                    tracing::warn!(%error, "a task that nobody took could not be given back; its lease runs out");
+                }
+            }
+        });
+        let stopped = |_| Problem::new(Code::Unavailable, "the server is stopping");
+        let held = answered.await.map_err(stopped)?.map_err(problem)?;
+        Ok(Claimed { tasks: held.into_iter().map(|held| claimed(&held, claim.lease_ms)).collect() })
+    }
+
+    /// Gives a task back that its worker has not begun.
+    pub async fn release(&self, task: &str, token: &str) -> Result<Ended, Problem> {
+        self.client.give_back(named(task)?, token).await.map_err(problem)?;
+        Ok(Ended { task: task.to_owned() })
+    }
+
+    /// Shows that the worker of a task is alive.
+    pub async fn heartbeat(&self, task: &str, token: &str) -> Result<Extended, Problem> {
+        let until = self.client.go_on(named(task)?, token).await.map_err(problem)?;
+        Ok(Extended { leased_until: until.to_string() })
+    }
+
+    /// A task was performed.
+    pub async fn complete(&self, task: &str, complete: Complete) -> Result<Ended, Problem> {
+        let result = Payload::parse(complete.result.as_str());
+        let result = result.map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
+        self.end(task, &complete.token, Ok(result)).await
+    }
+
+    /// A task could not be performed.
+    pub async fn fail(&self, task: &str, fail: Fail) -> Result<Ended, Problem> {
+        let TaskError { message, code, retryable } = fail.error;
+        let error = ExecutionError::named(code.as_deref().unwrap_or_default(), message);
+        self.end(task, &fail.token, Err(if retryable { error } else { error.permanent() })).await
+    }
+
+    async fn end(&self, task: &str, token: &str, result: InvokeResult) -> Result<Ended, Problem> {
+        self.client.end_task(named(task)?, token, result).await.map_err(problem)?;
+        Ok(Ended { task: task.to_owned() })
+    }
+
+    pub(super) async fn list_tasks(&self, listing: &TaskListing) -> Result<TaskPage, Problem> {
+        let limit = page_size(listing.limit, PAGE)?;
+        let wrong = || Problem::new(Code::InvalidRequest, "after: that is not where a page ended");
+        let after = listing.after.as_deref().map(|text| Place::parse(text).ok_or_else(wrong)).transpose()?;
+        let rows = self.client.tasks(after.as_ref(), limit).await.map_err(problem)?;
+        let next = rows.last().filter(|_| rows.len() == limit).map(|last| Place::of(last).to_string());
+        Ok(TaskPage { tasks: rows.into_iter().map(info).collect(), next })
+    }
+}
+
+fn named(task: &str) -> Result<AttemptId, Problem> {
+    task_named(task).ok_or_else(|| Problem::new(Code::NotFound, "that is not the name of a task"))
+}
+
+/// What a worker asks for, if it makes sense.
+fn wanted(claim: &Claim) -> Result<work::Claim, Problem> {
+    let wrong = |words: &str| Problem::new(Code::Unprocessable, words);
+    if claim.worker.trim().is_empty() || claim.worker.len() > 200 {
+        return Err(wrong("a worker has a name of at most 200 bytes"));
+    }
+    if claim.functions.is_empty() || claim.functions.len() > FUNCTIONS_MAX {
+        return Err(wrong("a worker asks for 1 to 100 functions"));
+    }
+    if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&claim.lease_ms) {
+        return Err(wrong("a lease is of 100 ms to an hour"));
+    }
+    let name = |name: &String| name.parse::<Name>().map(|name| Text::from(&*name));
+    let functions: Result<Vec<Text>, _> = claim.functions.iter().map(name).collect();
+    Ok(work::Claim {
+        worker: claim.worker.as_str().into(),
+        functions: functions.map_err(|error| wrong(&error.to_string()))?,
+        most: claim.max as usize,
+        lease_ms: claim.lease_ms,
+    })
+}
+
+fn claimed(held: &Held, lease_ms: u32) -> ClaimedTask {
+    ClaimedTask {
+        task: task_name(held.id),
+        promise: held.promise().to_string(),
+        execution: held.id.execution.to_string(),
+        attempt: held.id.attempt,
+        token: held.claim.to_string(),
+        function: held.function.to_string(),
+        input: Json::parse(held.input.as_str()).unwrap_or_default(),
+        delivery: match held.delivery {
+            onward_journal::Delivery::AtLeastOnce => Delivery::AtLeastOnce,
+            onward_journal::Delivery::AtMostOnce => Delivery::AtMostOnce,
+        },
+        leased_until: held.leased_until.to_string(),
+        lease_ms,
+        timeout_ms: held.timeout_ms,
+    }
+}
+
+fn info(row: Task) -> TaskInfo {
+    let is_claimed = row.claim.is_some();
+    TaskInfo {
+        task: task_name(work::id_of(&row)),
+        function: row.function.to_string(),
+        execution: row.execution_id.to_string(),
+        attempt: row.attempt,
+        state: row.state.to_string(),
+        queued_at: row.queued_at.to_string(),
+        worker: row.worker.map(|worker| worker.to_string()),
+        leased_until: is_claimed.then(|| row.leased_until.to_string()),
+    }
+}

@@ -1,0 +1,68 @@
+//! Why a task was not performed.
+
+use std::fmt;
+
+use onward_api::task::TaskError;
+
+/// Why a task was not performed. Any error becomes one that may be tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    code: Option<String>,
+    message: String,
+    is_retryable: bool,
+}
+
+impl Failure {
+    /// Something went wrong, and may go better next time.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { code: None, message: message.into(), is_retryable: true }
+    }
+
+    /// The same, of a kind that the workflow can tell from others: a word such as `card_declined`.
+    pub fn named(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: Some(code.into()), ..Self::new(message) }
+    }
+
+    /// The same; another attempt would not help.
+    #[must_use]
+    pub fn permanent(self) -> Self {
+        Self { is_retryable: false, ..self }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(deeper) = cause {
+            message = format!("{message}: {deeper}");
+            cause = deeper.source();
+        }
+        Self::new(message)
+    }
+}
+
+impl From<Failure> for TaskError {
+    fn from(failure: Failure) -> Self {
+        Self { message: failure.message, code: failure.code, retryable: failure.is_retryable }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_with_its_causes() {
+        let error = std::io::Error::other("no route");
+        assert_eq!(Failure::from(error), Failure::new("no route"));
+        let error: TaskError = Failure::named("declined", "no money").permanent().into();
+        assert_eq!((error.code.as_deref(), &*error.message, error.retryable), (Some("declined"), "no money", false));
+    }
+}

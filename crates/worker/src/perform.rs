@@ -1,0 +1,105 @@
+//! One task, from its claim to its end: it is performed while the server is told that somebody does.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use onward_api::Json;
+use onward_api::client::Client;
+use onward_api::problem::{Code, Problem};
+use onward_api::task::{ClaimedTask, Complete, Fail};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::patience::Patience;
+use crate::worker::{Handler, is_final};
+use crate::{Failure, Task};
+
+/// What came of a task.
+pub(crate) type Outcome = Result<Json, Failure>;
+
+/// Performs a task and says what came of it.
+pub(crate) async fn perform(client: Client, handler: Handler, claimed: ClaimedTask) {
+    let claimed = Arc::new(claimed);
+    let (lost, is_lost) = watch::channel(false);
+    let task = Task { claimed: Arc::clone(&claimed), is_lost };
+    // It goes on by itself: that the server is slow to answer must not stop it, nor the other way round.
+    let performed = AssertUnwindSafe(handler(Arc::clone(&claimed), task)).catch_unwind();
+    let mut performed = std::pin::pin!(performed);
+    let beats = beat(&client, &claimed, &lost);
+    let outcome = tokio::select! {
+        outcome = &mut performed => outcome,
+        // What comes of it is of no use. It is told so, and may come to an end.
+        () = beats => {
+            drop(performed.await);
+            return tracing::info!(task = claimed.task, "a task is not wanted any more; what came of it is dropped");
+        }
+    };
+    let outcome = outcome.unwrap_or_else(|_| Err(Failure::named("panic", "the task panicked")));
+    tell(&client, &claimed, outcome, &lost).await;
+}
+
+/// Shows that the task is being performed, until it is not this worker's any more.
+async fn beat(client: &Client, claimed: &ClaimedTask, lost: &watch::Sender<bool>) {
+    let lease = Duration::from_millis(claimed.lease_ms.into());
+    let mut until = Instant::now() + lease;
+    let mut pause = lease / 3;
+    let mut patience = Patience::default();
+    loop {
+        tokio::time::sleep(pause).await;
+        let asked = Instant::now();
+        match client.heartbeat(&claimed.task, &claimed.token).await {
+            Ok(_) => {
+                (until, pause) = (asked + lease, lease / 3);
+                patience.reset();
+            }
+            Err(problem) if problem.code == Code::LeaseLost || Instant::now() >= until => {
+                lost.send_replace(true);
+                return;
+            }
+            Err(_) => pause = patience.next().min(lease / 3),
+        }
+    }
+}
+
+/// Says what came of a task, as long as anybody may want to know.
+async fn tell(client: &Client, claimed: &ClaimedTask, outcome: Outcome, lost: &watch::Sender<bool>) {
+    let mut patience = Patience::default();
+    let mut outcome = outcome;
+    let mut is_repeated = false;
+    let mut beats = std::pin::pin!(beat(client, claimed, lost));
+    loop {
+        let said = tokio::select! {
+            said = say(client, claimed, &outcome) => said,
+            () = &mut beats => return tracing::warn!(task = claimed.task, "the server was not told of the end in time"),
+        };
+        match said {
+            Ok(()) => return,
+            // The first time, the answer may have been lost on its way.
+            Err(problem) if problem.code == Code::LeaseLost && is_repeated => {
+                return tracing::info!(task = claimed.task, "the end of a task is recorded, or was of no use");
+            }
+            Err(problem) if problem.code == Code::TooLarge && outcome.is_ok() => {
+                outcome = Err(Failure::named("too_large", problem.detail).permanent());
+            }
+            Err(problem) if is_final(&problem) => {
+                return tracing::warn!(task = claimed.task, %problem, "the end of a task was refused");
+            }
+            Err(problem) => {
+                is_repeated = true;
+                tracing::warn!(task = claimed.task, %problem, "the server was not told; it will be tried again");
+                tokio::time::sleep(patience.next()).await;
+            }
+        }
+    }
+}
+
+async fn say(client: &Client, claimed: &ClaimedTask, outcome: &Outcome) -> Result<(), Problem> {
+    let token = claimed.token.clone();
+    match outcome {
+        Ok(result) => client.complete(&claimed.task, &Complete { token, result: result.clone() }).await,
+        Err(failure) => client.fail(&claimed.task, &Fail { token, error: failure.clone().into() }).await,
+    }
+    .map(drop)
+}

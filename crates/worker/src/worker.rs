@@ -1,0 +1,199 @@
+//! A worker: what it performs, and how it asks for work.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use onward_api::client::{Access, Client};
+use onward_api::problem::{Code, Problem};
+use onward_api::task::{Claim, ClaimedTask, LEASE_MS};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+
+use crate::patience::Patience;
+use crate::perform::{Outcome, perform};
+use crate::{Failure, Task};
+
+/// How long a worker waits for a task before it asks again. When it stops, it may have to wait so long.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// How many tasks are performed at a time, unless told.
+const SLOTS: usize = 8;
+
+pub(crate) type Handler = Arc<dyn Fn(Arc<ClaimedTask>, Task) -> BoxFuture<'static, Outcome> + Send + Sync>;
+
+/// A worker.
+pub struct Worker {
+    client: Client,
+    name: String,
+    handlers: BTreeMap<String, Handler>,
+    slots: usize,
+    lease: Duration,
+    wait: Duration,
+}
+
+impl Worker {
+    /// A worker for a server that performs nothing yet.
+    pub fn new(access: &Access) -> Result<Self, Problem> {
+        Ok(Self {
+            client: Client::new(access)?,
+            name: format!("process {}", std::process::id()),
+            handlers: BTreeMap::new(),
+            slots: SLOTS,
+            lease: Duration::from_millis(LEASE_MS.into()),
+            wait: WAIT,
+        })
+    }
+
+    /// What people call it.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// How many tasks it performs at a time; at least one.
+    #[must_use]
+    pub fn slots(self, slots: usize) -> Self {
+        Self { slots: slots.max(1), ..self }
+    }
+
+    /// How long it may stall before a task is taken from it.
+    #[must_use]
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long it waits for a task before it asks again, which is also how long stopping may take.
+    #[must_use]
+    pub const fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Performs the tasks of this name.
+    #[must_use]
+    pub fn task<I, O, E, F>(
+        mut self,
+        name: impl Into<String>,
+        perform: impl Fn(I, Task) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        I: DeserializeOwned,
+        O: Serialize,
+        E: Into<Failure>,
+        F: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        let handler = move |claimed: Arc<ClaimedTask>, task: Task| match serde_json::from_str(claimed.input.as_str()) {
+            Ok(input) => {
+                let performed = perform(input, task);
+                async move { done(performed.await.map_err(Into::into)) }.boxed()
+            }
+            Err(error) => {
+                let failure = Failure::named("invalid_input", format!("the input does not fit: {error}")).permanent();
+                std::future::ready(Err(failure)).boxed()
+            }
+        };
+        self.handlers.insert(name.into(), Arc::new(handler));
+        self
+    }
+
+    /// Works until `stop`, and then to the end of what it has begun.
+    ///
+    /// Fails when the server says that this worker will never be given anything: who it is, or what it asks for, is refused.
+    /// That the server cannot be reached, or is busy, is waited out.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Problem> {
+        let mut stop = std::pin::pin!(stop);
+        let mut running = JoinSet::new();
+        let mut patience = Patience::default();
+        let outcome = loop {
+            if running.len() == self.slots {
+                tokio::select! {
+                    _ = running.join_next() => continue,
+                    () = &mut stop => break Ok(()),
+                }
+            }
+            while running.try_join_next().is_some() {}
+            let mut is_over = false;
+            let claim = self.claim(self.slots - running.len());
+            let mut asked = std::pin::pin!(self.client.claim(&claim));
+            let answer = tokio::select! {
+                answer = &mut asked => answer,
+                // What it is given after that is given back, so nobody has to wait until its lease is over.
+                () = &mut stop => {
+                    is_over = true;
+                    asked.await
+                }
+            };
+            match answer {
+                Ok(tasks) if is_over => {
+                    for task in tasks {
+                        self.give_back(&task).await;
+                    }
+                }
+                Ok(tasks) => {
+                    patience.reset();
+                    for task in tasks {
+                        self.begin(&mut running, task);
+                    }
+                }
+                Err(problem) if is_final(&problem) => break Err(problem),
+                Err(problem) if !is_over => {
+                    let pause = patience.next();
+                    tracing::warn!(%problem, ?pause, "no task could be asked for; it will be tried again");
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = &mut stop => is_over = true,
+                    }
+                }
+                Err(problem) => tracing::warn!(%problem, "no task could be asked for"),
+            }
+            if is_over {
+                break Ok(());
+            }
+        };
+        while running.join_next().await.is_some() {}
+        outcome
+    }
+
+    fn claim(&self, most: usize) -> Claim {
+        Claim {
+            worker: self.name.clone(),
+            functions: self.handlers.keys().cloned().collect(),
+            max: u32::try_from(most).unwrap_or(u32::MAX).min(100),
+            lease_ms: u32::try_from(self.lease.as_millis()).unwrap_or(u32::MAX),
+            wait_ms: u64::try_from(self.wait.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn begin(&self, running: &mut JoinSet<()>, task: ClaimedTask) {
+        let client = self.client.clone();
+        // Nothing is given that was not asked for.
+        if let Some(handler) = self.handlers.get(&task.function).map(Arc::clone) {
+            running.spawn(perform(client, handler, task));
+        }
+    }
+
+    async fn give_back(&self, task: &ClaimedTask) {
+        if let Err(problem) = self.client.release(&task.task, &task.token).await {
+            tracing::warn!(task = task.task, %problem, "a task could not be given back; its lease runs out");
+        }
+    }
+}
+
+/// What came of it, as JSON.
+fn done(result: Result<impl Serialize, Failure>) -> Outcome {
+    let json = serde_json::value::to_raw_value(&result?);
+    json.map(onward_api::Json).map_err(|error| Failure::named("invalid_result", error.to_string()).permanent())
+}
+
+/// Whether asking again would get the same answer for ever.
+pub(crate) const fn is_final(problem: &Problem) -> bool {
+    !matches!(
+        problem.code,
+        Code::RateLimited | Code::Internal | Code::Unavailable | Code::OutcomeUnknown | Code::TimedOut
+    )
+}
