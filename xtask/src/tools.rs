@@ -39,6 +39,12 @@ pub(crate) static NODE: Tool = Tool {
     source: Source::Debian { package: "nodejs", major_min: Some(18) },
 };
 pub(crate) static NPM: Tool = Tool { name: "npm", probe: &["npm", "--version"], source: Source::any("npm") };
+/// It runs the clients in Python, and what asks the server all kinds of things.
+pub(crate) static PYTHON: Tool =
+    Tool { name: "python3", probe: &["python3", "--version"], source: Source::any("python3") };
+/// Debian has it apart from Python.
+pub(crate) static VENV: Tool =
+    Tool { name: "venv", probe: &["python3", "-c", "import venv, ensurepip"], source: Source::any("python3-venv") };
 pub(crate) static RUSTFMT: Tool =
     Tool { name: "rustfmt", probe: &["cargo", "fmt", "--version"], source: Source::RustupComponent };
 pub(crate) static CLIPPY: Tool =
@@ -188,6 +194,24 @@ pub(crate) fn ensure_node_modules(run: &Run) -> Result<()> {
     }
     eprintln!("  installing the npm modules of spec/");
     Call::new(run, "npm", ["ci", "--no-audit", "--no-fund"]).in_folder("spec").quiet()?;
+    Ok(())
+}
+
+/// The version of what asks the server all kinds of things.
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+
+/// Installs it into a folder of its own.
+pub(crate) fn ensure_schemathesis(run: &Run) -> Result<()> {
+    let program = run.root.join("target/schemathesis/bin/schemathesis");
+    let version = SCHEMATHESIS.rsplit('=').next().unwrap_or_default();
+    let printed = program.to_str().and_then(|program| probe(&run.root, program, &["--version"]));
+    if printed.is_some_and(|printed| printed.split_whitespace().last() == Some(version)) {
+        return Ok(());
+    }
+    eprintln!("  installing {SCHEMATHESIS}");
+    Call::new(run, "python3", ["-m", "venv", "--clear", "target/schemathesis"]).quiet()?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", SCHEMATHESIS];
+    Call::new(run, "target/schemathesis/bin/python", pip).quiet()?;
     Ok(())
 }
 

@@ -16,7 +16,7 @@ pub struct Start {
     pub input: Json,
     /// Starting again with the same key and input returns the same execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 1024)]
+    #[schema(max_length = 500)]
     pub key: Option<String>,
     /// How many milliseconds to wait for the result; at most a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,7 +203,7 @@ pub struct Signal {
     pub payload: Json,
     /// Sending it again with the same key does nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 1024)]
+    #[schema(max_length = 500)]
     pub key: Option<String>,
 }
 

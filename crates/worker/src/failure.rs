@@ -4,7 +4,7 @@ use std::fmt;
 
 use onward_api::task::TaskError;
 
-/// Why a task was not performed. Any error becomes one that may be tried again.
+/// Why a task was not performed. Any error becomes one that may be tried again, of a kind that is called like its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     code: Option<String>,
@@ -44,7 +44,8 @@ impl<E: std::error::Error> From<E> for Failure {
             message = format!("{message}: {deeper}");
             cause = deeper.source();
         }
-        Self::new(message)
+        let name = std::any::type_name::<E>();
+        Self::named(name.rsplit("::").next().unwrap_or(name), message)
     }
 }
 
@@ -60,8 +61,8 @@ mod tests {
 
     #[test]
     fn an_error_is_told_with_its_causes() {
-        let error = std::io::Error::other("no route");
-        assert_eq!(Failure::from(error), Failure::new("no route"));
+        let error = "x".parse::<u8>().expect_err("it is not a number");
+        assert_eq!(Failure::from(error), Failure::named("ParseIntError", "invalid digit found in string"));
         let error: TaskError = Failure::named("declined", "no money").permanent().into();
         assert_eq!((error.code.as_deref(), &*error.message, error.retryable), (Some("declined"), "no money", false));
     }

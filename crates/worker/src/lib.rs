@@ -22,7 +22,7 @@ mod perform;
 mod task;
 mod worker;
 
-pub use onward_api::client::Access;
+pub use onward_api::client::{Access, Client};
 pub use onward_api::problem::{Code, Problem};
 pub use onward_api::task::Delivery;
 

@@ -33,6 +33,7 @@ pub struct Worker {
     slots: usize,
     lease: Duration,
     wait: Duration,
+    grace: Option<Duration>,
 }
 
 impl Worker {
@@ -45,6 +46,7 @@ impl Worker {
             slots: SLOTS,
             lease: Duration::from_millis(LEASE_MS.into()),
             wait: WAIT,
+            grace: None,
         })
     }
 
@@ -74,6 +76,14 @@ impl Worker {
         self
     }
 
+    /// How long it finishes what it has begun when it stops; as long as it takes unless told. What is not finished by then is
+    /// left to others, whose turn it is when its lease has run out.
+    #[must_use]
+    pub const fn grace(mut self, grace: Duration) -> Self {
+        self.grace = Some(grace);
+        self
+    }
+
     /// Performs the tasks of this name.
     #[must_use]
     pub fn task<I, O, E, F>(
@@ -93,7 +103,7 @@ impl Worker {
                 async move { done(performed.await.map_err(Into::into)) }.boxed()
             }
             Err(error) => {
-                let failure = Failure::named("invalid_input", format!("the input does not fit: {error}")).permanent();
+                let failure = Failure::named("invalid_payload", format!("the input does not fit: {error}")).permanent();
                 std::future::ready(Err(failure)).boxed()
             }
         };
@@ -155,7 +165,11 @@ impl Worker {
                 break Ok(());
             }
         };
-        while running.join_next().await.is_some() {}
+        let rest = async { while running.join_next().await.is_some() {} };
+        match self.grace {
+            None => rest.await,
+            Some(grace) => drop(tokio::time::timeout(grace, rest).await),
+        }
         outcome
     }
 
@@ -187,7 +201,7 @@ impl Worker {
 /// What came of it, as JSON.
 fn done(result: Result<impl Serialize, Failure>) -> Outcome {
     let json = serde_json::value::to_raw_value(&result?);
-    json.map(onward_api::Json).map_err(|error| Failure::named("invalid_result", error.to_string()).permanent())
+    json.map(onward_api::Json).map_err(|error| Failure::named("invalid_payload", error.to_string()).permanent())
 }
 
 /// Whether asking again would get the same answer for ever.

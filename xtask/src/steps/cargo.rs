@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::command::Call;
 use crate::run::{Length, Run};
+use crate::tools;
 
 pub(crate) fn fmt(run: &Run) -> Result<()> {
     Call::new(run, "cargo", ["fmt", "--all", "--check"]).shown()
@@ -16,6 +17,7 @@ pub(crate) fn clippy(run: &Run) -> Result<()> {
 
 /// A long run also enumerates longer journals and kills processes ten times as often.
 pub(crate) fn test(run: &Run) -> Result<()> {
+    tools::ensure_schemathesis(run)?;
     let call = Call::new(run, "cargo", ["test", "--workspace", "--locked"]);
     match run.length {
         Length::Short => call.shown(),

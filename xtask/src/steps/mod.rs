@@ -13,7 +13,7 @@ use crate::guests;
 use crate::run::{Length, Run};
 use crate::steps::report::{Timing, seconds};
 use crate::tidy;
-use crate::tools::{self, CARGO_DENY, CLIPPY, GIT, POSTGRES, RUSTFMT, Tool};
+use crate::tools::{self, CARGO_DENY, CLIPPY, GIT, NODE, NPM, POSTGRES, PYTHON, RUSTFMT, Tool, VENV};
 
 /// One row of the table.
 struct Step {
@@ -31,7 +31,7 @@ static STEPS: &[Step] = &[
     Step {
         name: "test",
         purpose: "unit, property, integration, crash and documentation tests pass",
-        tools: &[&POSTGRES],
+        tools: &[&POSTGRES, &NODE, &NPM, &PYTHON, &VENV],
         run: cargo::test,
     },
     Step {
@@ -70,6 +70,7 @@ static STEPS: &[Step] = &[
 fn install_everything(run: &Run) -> Result<()> {
     let all: Vec<&Tool> = STEPS.iter().flat_map(|step| step.tools).copied().collect();
     tools::ensure(run, &all)?;
+    tools::ensure_schemathesis(run)?;
     tools::ensure_node_modules(run)
 }
 

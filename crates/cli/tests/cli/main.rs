@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
 
+mod clients;
 mod crash;
 mod faults;
 mod journal;
@@ -11,6 +12,7 @@ mod server;
 mod state;
 mod work;
 mod worked;
+mod workers;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};

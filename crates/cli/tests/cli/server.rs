@@ -12,19 +12,19 @@ use crate::work::Place;
 use crate::{fed, onward, state, text};
 
 /// A server that is stopped in the end.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     address: String,
 }
 
 impl Server {
     /// Serves the store of a place.
-    fn of(place: &Place, args: &[&str]) -> Self {
+    pub(crate) fn of(place: &Place, args: &[&str]) -> Self {
         let mut command = place.command(&[&["serve", "--listen", "127.0.0.1:0"], args].concat());
         Self::begun(&mut command)
     }
 
-    fn begun(command: &mut Command) -> Self {
+    pub(crate) fn begun(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let mut address = None;
@@ -40,31 +40,31 @@ impl Server {
         Self { child, address: address.expect("it says where it listens") }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
     /// A command that asks this server.
-    fn command(&self, token: &str, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, token: &str, args: &[&str]) -> Command {
         let mut command = onward(args);
         command.env("ONWARD_SERVER", self.url()).env("ONWARD_TOKEN", token);
         command
     }
 
-    fn run(&self, token: &str, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, token: &str, args: &[&str]) -> Output {
         self.command(token, args).output().unwrap()
     }
 
-    fn ask(&self, request: &str, token: &str, body: &str) -> Answer {
+    pub(crate) fn ask(&self, request: &str, token: &str, body: &str) -> Answer {
         self.ask_with(request, token, "content-type: application/json\r\n", body)
     }
 
-    fn ask_with(&self, request: &str, token: &str, headers: &str, body: &str) -> Answer {
+    pub(crate) fn ask_with(&self, request: &str, token: &str, headers: &str, body: &str) -> Answer {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let bearer = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
@@ -90,19 +90,19 @@ impl Drop for Server {
     }
 }
 
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("not JSON: {}", self.body))
     }
 
     /// The code of a problem that is told as one.
-    fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         assert!(self.head.contains("content-type: application/problem+json"), "{}", self.head);
         let problem = self.json();
         assert_eq!(problem["status"], self.status);
@@ -110,7 +110,7 @@ impl Answer {
     }
 }
 
-fn token(place: &Place, role: &str, args: &[&str]) -> String {
+pub(crate) fn token(place: &Place, role: &str, args: &[&str]) -> String {
     let name = format!("{role} {}", args.join(" "));
     let output = place.run(&[&["token", "create", &name, "--role", role], args].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
+use super::executions::sequence;
 use crate::Service;
 use crate::access::Access;
 use crate::answer::{Failed, Named, Params};
@@ -31,7 +32,8 @@ const ALIVE: Duration = Duration::from_secs(15);
 pub(super) struct From {
     /// The sequence of the first event that is wanted.
     #[serde(default)]
-    from: u64,
+    #[param(minimum = 0)]
+    from: i64,
 }
 
 /// Follows the journal of an execution, event by event, until it is over.
@@ -58,7 +60,7 @@ pub(super) async fn follow(
 ) -> Result<Response, Failed> {
     let service = access.to(Deed::Read)?.clone();
     let from = match headers.get("last-event-id") {
-        None => from,
+        None => sequence(from)?,
         Some(last) => {
             let last = last.to_str().ok().and_then(|text| text.parse::<u64>().ok());
             last.ok_or_else(|| Problem::new(Code::InvalidRequest, "Last-Event-ID is not a sequence"))?.saturating_add(1)

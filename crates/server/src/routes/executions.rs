@@ -17,7 +17,19 @@ use crate::access::Access;
 use crate::answer::{Answer, Body, Failed, Named, Params};
 
 /// Nobody waits longer, in milliseconds: what is between would give up.
-pub(super) const WAIT_MS_MAX: u64 = 60_000;
+const WAIT_MS_MAX: u64 = 60_000;
+
+/// The sequence of an event, from a number as others write it.
+pub(super) fn sequence(number: i64) -> Result<u64, Failed> {
+    let wrong = |_| Problem::new(Code::InvalidRequest, format!("{number} is not the sequence of an event"));
+    Ok(u64::try_from(number).map_err(wrong)?)
+}
+
+/// How long somebody wants to wait, if that is not too long.
+pub(super) fn patience(wait_ms: u64) -> Result<u64, Failed> {
+    let words = || format!("waitMs: {wait_ms} is more than {WAIT_MS_MAX}: ask again instead");
+    if wait_ms > WAIT_MS_MAX { Err(Problem::new(Code::InvalidRequest, words()).into()) } else { Ok(wait_ms) }
+}
 
 /// The media type of JSON Lines.
 pub(super) const JSON_LINES: &str = "application/jsonl";
@@ -27,7 +39,7 @@ pub(super) const JSON_LINES: &str = "application/jsonl";
 /// The key can be given in the body or as the header `Idempotency-Key`.
 #[utoipa::path(
     post, path = "/v1/executions", tag = "executions", operation_id = "startExecution",
-    params(("idempotency-key" = Option<String>, Header, description = "The key, unless the body has one", max_length = 1024)),
+    params(("idempotency-key" = Option<String>, Header, description = "The key, unless the body has one", max_length = 500)),
     request_body = Start,
     responses(
         (status = 201, description = "It was started", body = Started),
@@ -41,11 +53,17 @@ pub(super) async fn start(
     Body(mut start): Body<Start>,
 ) -> Result<Response, Failed> {
     let service = access.to(Deed::Operate)?;
-    if let (None, Some(key)) = (&start.key, headers.get("idempotency-key")) {
+    if let Some(key) = headers.get("idempotency-key") {
         let key = key.to_str().map_err(|_| Problem::new(Code::InvalidRequest, "the key is not plain text"))?;
-        start.key = Some(key.to_owned());
+        match &start.key {
+            Some(other) if other != key => {
+                let words = "there is one key in the body and another in the header";
+                return Err(Problem::new(Code::InvalidRequest, words).into());
+            }
+            _ => start.key = Some(key.to_owned()),
+        }
     }
-    start.wait_ms = start.wait_ms.map(|ms| ms.min(WAIT_MS_MAX));
+    start.wait_ms.map(patience).transpose()?;
     let started = service.start(start).await?;
     let status = if started.existed { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(started)).into_response())
@@ -103,7 +121,7 @@ pub(super) async fn result(
     Named(execution): Named,
     Params(patience): Params<Patience>,
 ) -> Answer<Outcome> {
-    Ok(Json(access.to(Deed::Read)?.outcome(&execution, patience.wait_ms.min(WAIT_MS_MAX)).await?))
+    Ok(Json(access.to(Deed::Read)?.outcome(&execution, self::patience(patience.wait_ms)?).await?))
 }
 
 /// From where, and for how long to wait.
@@ -113,7 +131,8 @@ pub(super) async fn result(
 pub(super) struct From {
     /// The sequence of the first event that is wanted.
     #[serde(default)]
-    from: u64,
+    #[param(minimum = 0)]
+    from: i64,
     /// How many milliseconds to wait for an event, where there is none; at most a minute.
     #[serde(rename = "waitMs", default)]
     #[param(maximum = 60_000)]
@@ -134,7 +153,7 @@ pub(super) async fn journal(
     Named(execution): Named,
     Params(From { from, wait_ms }): Params<From>,
 ) -> Result<Response, Failed> {
-    let lines = access.to(Deed::Read)?.journal(&execution, from, wait_ms.min(WAIT_MS_MAX)).await?;
+    let lines = access.to(Deed::Read)?.journal(&execution, sequence(from)?, patience(wait_ms)?).await?;
     Ok(([(CONTENT_TYPE, JSON_LINES)], lines).into_response())
 }
 

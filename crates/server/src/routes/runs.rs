@@ -8,7 +8,7 @@ use onward_api::token::Deed;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::executions::WAIT_MS_MAX;
+use super::executions::{patience, sequence};
 use crate::access::Access;
 use crate::answer::{Answer, Body, Named, Params};
 
@@ -36,7 +36,8 @@ pub(super) async fn append(access: Access, Body(append): Body<Append>) -> Answer
 pub(super) struct After {
     /// Only events after this sequence.
     #[serde(default)]
-    after: u64,
+    #[param(minimum = 0)]
+    after: i64,
     /// At most so many.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -61,7 +62,8 @@ pub(super) async fn events(
     Params(After { after, limit, wait_ms }): Params<After>,
 ) -> Answer<RunEventPage> {
     let service = access.to(Deed::Read)?;
-    Ok(Json(service.run_events(&run, after, limit.unwrap_or(PAGE), wait_ms.min(WAIT_MS_MAX)).await?))
+    let (after, wait_ms) = (sequence(after)?, patience(wait_ms)?);
+    Ok(Json(service.run_events(&run, after, limit.unwrap_or(PAGE), wait_ms).await?))
 }
 
 /// Which snapshot.

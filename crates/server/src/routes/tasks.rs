@@ -6,7 +6,7 @@ use onward_api::problem::Problem;
 use onward_api::task::{Claim, Claimed, Complete, Ended, Extended, Fail, Heartbeat, Release, TaskListing, TaskPage};
 use onward_api::token::Deed;
 
-use super::executions::WAIT_MS_MAX;
+use super::executions::patience;
 use crate::access::Access;
 use crate::answer::{Answer, Body, Named, Params};
 
@@ -21,8 +21,8 @@ use crate::answer::{Answer, Body, Named, Params};
         (status = "default", description = "There is nothing to claim for this worker", body = Problem, content_type = "application/problem+json"),
     ),
 )]
-pub(super) async fn claim(access: Access, Body(mut claim): Body<Claim>) -> Answer<Claimed> {
-    claim.wait_ms = claim.wait_ms.min(WAIT_MS_MAX);
+pub(super) async fn claim(access: Access, Body(claim): Body<Claim>) -> Answer<Claimed> {
+    patience(claim.wait_ms)?;
     Ok(Json(access.to(Deed::Work)?.claim(claim).await?))
 }
 

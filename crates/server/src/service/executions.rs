@@ -16,10 +16,13 @@ use onward_store::tables::Execution as Row;
 use tokio::time::Instant;
 
 use super::Service;
-use super::refused::{problem, unreadable};
+use super::refused::{fitting, problem, unreadable};
 
 /// Executions of a page, unless told.
 const PAGE: u32 = 100;
+
+/// Characters of a key.
+const KEY_MAX: usize = 500;
 
 /// Executions of a page at most.
 const PAGE_MAX: u32 = 1_000;
@@ -35,6 +38,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 impl Service {
     pub(super) async fn start_one(&self, start: Start) -> Result<Started, Problem> {
+        fitting("the key", start.key.as_deref().unwrap_or_default(), KEY_MAX)?;
         let input = payload("the input", &start.input)?;
         let started = self.client.start(&start.function, input, start.key.as_deref()).await.map_err(problem)?;
         let outcome = match start.wait_ms {
@@ -59,6 +63,7 @@ impl Service {
 
     pub(super) async fn send_signal(&self, execution: &str, signal: Signal) -> Result<Sent, Problem> {
         let row = self.find(execution).await?;
+        fitting("the key", signal.key.as_deref().unwrap_or_default(), KEY_MAX)?;
         let name: Name = signal.name.parse().map_err(|error| unreadable("the name", error))?;
         let said = payload("the signal", &signal.payload)?;
         self.client.signal(row.execution_id, name, said, signal.key.as_deref()).await.map_err(problem)?;

@@ -22,8 +22,11 @@ use onward_engine::{doctor, explain};
 use onward_store::tables::{Component, Function};
 use onward_store::{Field as _, Key, Records as _, Scan};
 
-use self::refused::problem;
 pub(crate) use self::refused::store;
+use self::refused::{fitting, problem};
+
+/// Characters of the reason why an execution is to stop.
+const REASON_MAX: usize = 1_024;
 
 /// Access to a store on behalf of somebody.
 #[derive(Clone)]
@@ -149,6 +152,7 @@ impl Onward for Service {
 
     async fn cancel(&self, execution: &str, cancel: Cancel) -> Result<Sent, Problem> {
         let row = self.find(execution).await?;
+        fitting("the reason", &cancel.reason, REASON_MAX)?;
         self.client.cancel(row.execution_id, &cancel.reason).await.map_err(problem)?;
         Ok(Sent { execution: row.execution_id.to_string(), sent: "cancel".to_owned() })
     }

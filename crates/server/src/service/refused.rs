@@ -43,3 +43,10 @@ pub(crate) fn store(error: Error) -> Problem {
 pub(super) fn unreadable(what: &str, error: impl std::fmt::Display) -> Problem {
     Problem::new(Code::InvalidRequest, format!("{what}: {error}"))
 }
+
+/// A text that is not longer than it may be.
+pub(super) fn fitting(what: &str, text: &str, characters_max: usize) -> Result<(), Problem> {
+    let found = text.chars().count();
+    let words = || format!("{what} has {found} characters, at most {characters_max} are allowed");
+    if found > characters_max { Err(Problem::new(Code::Unprocessable, words())) } else { Ok(()) }
+}

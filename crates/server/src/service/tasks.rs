@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::Service;
 use super::executions::page_size;
-use super::refused::problem;
+use super::refused::{fitting, problem};
 
 /// Leases are at least this long, in milliseconds: the store has to be asked in between.
 const LEASE_MS_MIN: u32 = 100;
@@ -25,6 +25,10 @@ const LEASE_MS_MAX: u32 = 3_600_000;
 
 /// Functions that a worker may ask for at a time.
 const FUNCTIONS_MAX: usize = 100;
+
+/// Characters of what a worker says went wrong, and of the name for that.
+const MESSAGE_MAX: usize = 65_536;
+const CODE_MAX: usize = 200;
 
 /// Tasks of a page, unless told.
 const PAGE: u32 = 100;
@@ -71,6 +75,8 @@ impl Service {
     /// A task could not be performed.
     pub async fn fail(&self, task: &str, fail: Fail) -> Result<Ended, Problem> {
         let TaskError { message, code, retryable } = fail.error;
+        fitting("the message", &message, MESSAGE_MAX)?;
+        fitting("the code", code.as_deref().unwrap_or_default(), CODE_MAX)?;
         let error = ExecutionError::named(code.as_deref().unwrap_or_default(), message);
         self.end(task, &fail.token, Err(if retryable { error } else { error.permanent() })).await
     }
