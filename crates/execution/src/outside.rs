@@ -14,6 +14,11 @@ impl Execution {
         self.index.scheduled.iter().copied().chain(retries).collect()
     }
 
+    /// Whether there is something that no attempt was started of.
+    pub fn has_scheduled(&self) -> bool {
+        !self.index.scheduled.is_empty()
+    }
+
     /// Starts the next attempt of an operation, and returns its number. `child` is the execution that performs it, if one does.
     pub fn start_attempt(&mut self, number: u32, child: Option<ExecutionId>, now: Timestamp) -> Result<u32, Violation> {
         self.record(Command::StartAttempt { promise: self.promise(number), child }, now)?;
