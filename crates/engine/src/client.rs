@@ -420,8 +420,8 @@ async fn read_journal_from(store: &dyn Store, id: ExecutionId, from: u64) -> Res
     }
 }
 
-/// A key for a start that need not be idempotent.
-fn random_key() -> String {
+/// A key that nobody else has.
+pub(crate) fn random_key() -> String {
     let mut bytes = [0; 16];
     entropy(&mut bytes);
     onward_journal::hex::encode(&bytes)

@@ -5,6 +5,7 @@
 mod component;
 mod dispatch;
 mod execution;
+mod node;
 mod projection;
 mod shard;
 mod token;
@@ -12,6 +13,7 @@ mod token;
 pub use component::{Component, Function};
 pub use dispatch::{AuditEntry, CampaignRun, Job, OutboxItem};
 pub use execution::{Execution, Message, Timer};
+pub use node::Node;
 pub use projection::{Alert, Snapshot};
 pub use shard::ShardLease;
 pub use token::Token;
@@ -19,8 +21,9 @@ pub use token::Token;
 use crate::{Record as _, Table};
 
 /// Every table.
-pub const ALL: [&Table; 13] = [
+pub const ALL: [&Table; 14] = [
     ShardLease::TABLE,
+    Node::TABLE,
     Component::TABLE,
     Function::TABLE,
     Execution::TABLE,
