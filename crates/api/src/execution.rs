@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::Json;
+use crate::{Json, json};
 
 /// A workflow to start.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -32,7 +32,7 @@ pub struct Started {
     /// Whether it was there already: the key has started it before.
     pub existed: bool,
     /// Its result, if it was waited for and has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
     pub result: Option<Json>,
     /// What it failed with, if it was waited for and has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct Started {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct Outcome {
     /// Its result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
     pub result: Option<Json>,
     /// What it failed with, or why it was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -171,7 +171,7 @@ pub struct Execution {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_as: Option<String>,
     /// The result of it, or of whoever took its place in the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
     pub result: Option<Json>,
     /// What it failed with, or why it was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,8 +7,8 @@ use onward_store::tables::Node as Row;
 use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Store};
 use tokio::time::Instant;
 
-use super::Node;
 use super::time::StoreTime;
+use super::{Node, Role};
 
 /// How long somebody is gone before others remove what is left of it, in milliseconds.
 const GONE_MS: u64 = 60_000;
@@ -42,6 +42,10 @@ impl Member {
         }
         let time = StoreTime::ask(&*node.store).await?;
         node.set_time(time);
+        if node.options.role == Role::Stopgap {
+            self.due = Instant::now() + node.options.lease / 3;
+            return Ok(());
+        }
         if self.row.started_at == Timestamp::MIN {
             self.row.started_at = time.now();
         }

@@ -61,11 +61,23 @@ pub trait Code: Send + Sync {
     async fn http(&self, attempt: &Attempt) -> InvokeResult;
 }
 
+/// What a node is to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Role {
+    /// It has its share of the shards.
+    #[default]
+    Member,
+    /// It has what nobody wants, until a member comes.
+    Stopgap,
+}
+
 /// How a node works.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Its name, for people.
     pub name: Text,
+    /// What it is to others.
+    pub role: Role,
     /// Where it listens, for people and other nodes.
     pub address: Option<Text>,
     /// How long others wait before they take over from a node that is gone.
@@ -84,6 +96,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             name: "node".into(),
+            role: Role::Member,
             address: None,
             lease: Duration::from_secs(5),
             poll: Duration::from_millis(200),

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::balance::balance;
 use super::member::{self, Member};
-use super::{Node, Note, shard_loop};
+use super::{Node, Note, Role, shard_loop};
 use crate::client::SHARDS;
 
 /// Messages that are looked at, at a time.
@@ -23,7 +23,8 @@ const GLANCE: usize = 100;
 /// Looks after shards until told to stop, and gives them up then. Fails when the store can no longer be used.
 pub(super) async fn run(node: Arc<Node>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
     let mut steward = Steward::new(&node);
-    let mut poll = interval(node.options.poll);
+    // Often enough to say in time that it is there.
+    let mut poll = interval(node.options.poll.min(node.options.lease / 3));
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while steward.rest(&mut poll, &mut stop).await? {
         // A store that does not answer must not keep the node from stopping.
@@ -107,9 +108,14 @@ impl Steward {
         member::bury(&*self.node.store, &rows, now).await
     }
 
+    /// Who has a share. This one does, as a member or if there is none.
     fn members(&self, rows: &[(Row, u64)], now: Timestamp) -> BTreeSet<Text> {
         let there = rows.iter().filter(|(row, _)| member::is_there(row, now)).map(|(row, _)| row.node_id.clone());
-        there.chain([self.node.holder.id.clone()]).collect()
+        let mut members: BTreeSet<Text> = there.collect();
+        if self.node.options.role == Role::Member || members.is_empty() {
+            members.insert(self.node.holder.id.clone());
+        }
+        members
     }
 
     /// Who holds which shard. What was taken a moment ago may not show yet.

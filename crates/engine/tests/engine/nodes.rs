@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onward_engine::client::{Client, shard_of};
 use onward_engine::doctor;
-use onward_engine::node::{Library, Native, Node, Options};
+use onward_engine::node::{Library, Native, Node, Options, Role};
 use onward_engine::shard::Attempt;
 use onward_execution::Script;
 use onward_journal::{Delivery, Event, ExecutionId, InvokeResult, Payload};
@@ -81,6 +81,10 @@ impl World {
 
     /// A node, and time for all to take their share.
     async fn node(&self, name: &str) -> Running {
+        self.node_as(name, Role::Member).await
+    }
+
+    async fn node_as(&self, name: &str, role: Role) -> Running {
         let begun = Arc::clone(&self.begun);
         let native = Native::default().task("work", move |attempt: Attempt| {
             begun.fetch_add(1, Ordering::SeqCst);
@@ -92,7 +96,7 @@ impl World {
             }
         });
         let library = Library::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native);
-        let options = Options { name: name.into(), address: Some("127.0.0.1:7400".into()), ..Options::default() };
+        let options = Options { name: name.into(), role, address: Some("127.0.0.1:7400".into()), ..Options::default() };
         let node = Arc::new(Node::new(Arc::clone(&self.store) as Arc<dyn Store>, library, options));
         let (stop, stopped) = watch::channel(false);
         let working = tokio::spawn(Arc::clone(&node).run(stopped));
@@ -343,4 +347,19 @@ async fn a_node_that_has_nothing_to_do_asks_little_of_its_store() {
     // its leases and for the node.
     assert!((6_400..6_600).contains(&reads), "{reads} reads in 100 s");
     assert!((500..550).contains(&writes), "{writes} writes in 100 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopgap_works_until_a_member_comes() {
+    let world = World::new().await;
+    let stopgap = world.node_as("s", Role::Stopgap).await;
+    assert_eq!(world.shares().await, BTreeMap::from([("s".to_owned(), 8)]));
+    let started = world.start_everywhere().await;
+    let _member = world.node("a").await;
+    world.until_all_belong_to("a").await;
+    let _other = world.node_as("t", Role::Stopgap).await;
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.shares().await, BTreeMap::from([("a".to_owned(), 8)]));
+    stopgap.stop().await;
+    world.expect_results(started).await;
 }
