@@ -40,8 +40,6 @@ pub enum Code {
     ComponentMissing,
     /// The row names other code than the journal.
     ComponentDiffers,
-    /// It waits for an invocation that was never begun.
-    NotStarted,
     /// It waits for a signal that is there.
     SignalNotTaken,
     /// A child that it waits for is not there.

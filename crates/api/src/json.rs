@@ -1,6 +1,6 @@
 //! JSON that is handed on as it is: nobody on the way reads it, so no number loses a digit.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType};
 use utoipa::openapi::{RefOr, Schema};
@@ -29,6 +29,11 @@ impl Default for Json {
     }
 }
 
+/// A value that is there, also if it is `null`: that is a result like any other.
+pub(crate) fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(value).map(Some)
+}
+
 impl PartialSchema for Json {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new().schema_type(SchemaType::AnyValue).into()
@@ -37,7 +42,14 @@ impl PartialSchema for Json {
 
 impl ToSchema for Json {}
 
-/// A value that is there may be null.
-pub(crate) fn present<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<Json>, D::Error> {
-    Json::deserialize(source).map(Some)
+#[cfg(test)]
+mod tests {
+    use crate::execution::Outcome;
+
+    #[test]
+    fn whoever_ended_with_null_has_ended() {
+        let read = |text: &str| serde_json::from_str::<Outcome>(text).unwrap();
+        assert!(read(r#"{"result":null}"#).is_known());
+        assert!(!read("{}").is_known());
+    }
 }

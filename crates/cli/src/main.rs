@@ -8,6 +8,7 @@ mod log;
 mod paint;
 mod progress;
 mod serve;
+mod signals;
 mod state;
 
 mod waiting;

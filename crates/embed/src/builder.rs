@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_engine::client::{Client, Scope};
-use onward_engine::node::{Library, Native, Node, Options};
+use onward_engine::node::{Library, Native, Node, Options, Role};
 use onward_journal::ExecutionError;
 use onward_store::{Policy, Store};
 use onward_wasm::{Config, HostRule, HttpConfig};
@@ -90,6 +90,25 @@ impl Builder {
     /// How long other nodes wait before they take over from this one when it is gone; five seconds unless told.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
+        self
+    }
+
+    /// How long tasks under way may take when it stops or hands work to another node; ten seconds unless told. What takes longer is
+    /// given up: it is performed again elsewhere, or in doubt where it may not be.
+    pub const fn drain(mut self, drain: Duration) -> Self {
+        self.options.drain = drain;
+        self
+    }
+
+    /// Where this process listens, for people and other nodes.
+    pub fn address(mut self, address: &str) -> Self {
+        self.options.address = Some(address.into());
+        self
+    }
+
+    /// Lets it work only as long as no other node takes a share of the work.
+    pub const fn as_stopgap(mut self) -> Self {
+        self.options.role = Role::Stopgap;
         self
     }
 

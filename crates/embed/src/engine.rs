@@ -170,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// Stops working, and gives its shards up so that others take over at once.
+    /// Begins nothing more, lets tasks under way end for a while, and gives its shards up so that others take over at once.
     pub async fn stop(self) -> Result<(), EngineError> {
         self.stop.send_replace(true);
         match self.working.await {

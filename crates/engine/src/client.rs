@@ -426,7 +426,7 @@ async fn read_journal_from(store: &dyn Store, id: ExecutionId, from: u64) -> Res
     }
 }
 
-/// A key for a start that need not be idempotent.
+/// A key that nobody else has.
 pub(crate) fn random_key() -> String {
     let mut bytes = [0; 16];
     entropy(&mut bytes);

@@ -4,7 +4,7 @@
 use onward_execution::Execution;
 use onward_journal::{Phase, Timestamp};
 
-/// The row of an execution that has a task under way, or its guest has something to do: looked at as soon as its shard has an
+/// The row of an execution that has a task under way or to start, or its guest has something to do: looked at as soon as its shard has an
 /// owner.
 pub(crate) const AT_ONCE: Timestamp = Timestamp::MIN;
 
@@ -13,7 +13,8 @@ pub(crate) const NEVER: Timestamp = Timestamp::MAX;
 
 /// The state for people, and when to wake it.
 pub(crate) fn standing(execution: &Execution) -> (&'static str, Timestamp) {
-    let is_busy = execution.is_runnable() || execution.in_flight().any(|flight| flight.performer.is_owner());
+    let is_under_way = || execution.in_flight().any(|flight| flight.performer.is_owner());
+    let is_busy = execution.is_runnable() || execution.has_scheduled() || is_under_way();
     let deadline = || execution.deadline().unwrap_or(NEVER);
     match execution.journal().fold().phase() {
         Phase::Completed => ("Completed", NEVER),

@@ -14,6 +14,11 @@ impl Execution {
         self.index.scheduled.iter().copied().chain(retries).collect()
     }
 
+    /// Whether there is something that no attempt was started of.
+    pub fn has_scheduled(&self) -> bool {
+        !self.index.scheduled.is_empty()
+    }
+
     /// Starts the next attempt of an operation, and returns its number.
     pub fn start_attempt(&mut self, number: u32, performer: Performer, now: Timestamp) -> Result<u32, Violation> {
         self.record(Command::StartAttempt { promise: self.promise(number), performer }, now)?;

@@ -41,29 +41,40 @@ pub struct Options {
     pub metrics: Option<PrometheusHandle>,
 }
 
+/// How far a server has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It answers.
+    Serving,
+    /// It answers, and says that it will not for long.
+    Leaving,
+    /// It answers what was asked before.
+    Stopping,
+}
+
 /// What handlers share.
 pub(crate) struct App {
     pub(crate) service: Service,
     pub(crate) gate: Gate,
     pub(crate) metrics: Option<PrometheusHandle>,
-    stopping: AtomicBool,
+    leaving: AtomicBool,
 }
 
 impl App {
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
     }
 }
 
-/// Answers requests until `stop` says so, and those that were under way then.
+/// Answers requests until `stage` says otherwise, and those that were under way then.
 pub async fn serve(
     listener: TcpListener,
     service: Service,
     options: Options,
-    mut stop: watch::Receiver<bool>,
+    mut stage: watch::Receiver<Stage>,
 ) -> std::io::Result<()> {
     let gate = Gate::new(options.admission, options.requests_per_second);
-    let app = Arc::new(App { service, gate, metrics: options.metrics, stopping: AtomicBool::new(false) });
+    let app = Arc::new(App { service, gate, metrics: options.metrics, leaving: AtomicBool::new(false) });
     let router = routes::router(Arc::clone(&app));
     let listener = listener.tap_io(|connection| {
         // An answer is one small packet: it is not held back for more.
@@ -82,8 +93,9 @@ pub async fn serve(
     });
     let stopped = async move {
         // Whoever could say so being gone means the same.
-        drop(stop.wait_for(|stop| *stop).await);
-        app.stopping.store(true, Ordering::Relaxed);
+        drop(stage.wait_for(|stage| *stage >= Stage::Leaving).await);
+        app.leaving.store(true, Ordering::Relaxed);
+        drop(stage.wait_for(|stage| *stage >= Stage::Stopping).await);
     };
     let served = axum::serve(listener, router).with_graceful_shutdown(stopped).await;
     tidying.abort();

@@ -12,7 +12,7 @@ use crate::now::now;
 use crate::scripts::{WORKFLOWS, number};
 
 impl Sim {
-    fn executions(&self) -> Vec<Execution> {
+    pub(crate) fn executions(&self) -> Vec<Execution> {
         let mut all = Vec::new();
         let mut scan = Scan::all::<Execution>();
         loop {

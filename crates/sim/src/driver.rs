@@ -24,6 +24,8 @@ pub struct Faults {
     pub crash: u64,
     /// A node is stopped until another owns its shard, and goes on.
     pub stop: u64,
+    /// A node is asked to give its shard up in order.
+    pub drain: u64,
     /// A commit is not stored, and its author is told so.
     pub commit_fails: u64,
     /// A commit is stored, and its author is told that nobody knows.
@@ -39,6 +41,8 @@ pub struct Report {
     pub steps: u64,
     /// Nodes that owned the shard, one after the other.
     pub nodes: u32,
+    /// Nodes that gave the shard up when all they had begun had ended.
+    pub drained: u32,
     /// Attempts that were performed.
     pub attempts: u64,
     /// A number that two runs share only if they were the same.
@@ -57,8 +61,8 @@ pub struct Sim {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) draw: Draw,
     faults: Faults,
-    nodes: BTreeMap<u32, Node>,
-    owner: Option<u32>,
+    pub(crate) nodes: BTreeMap<u32, Node>,
+    pub(crate) owner: Option<u32>,
     born: u32,
     under_way: Vec<(Timestamp, u32, Op)>,
     plans: Vec<(Timestamp, Plan)>,
@@ -67,15 +71,20 @@ pub struct Sim {
     /// How often, of those that may be repeated and of those that may not.
     pub(crate) performed: BTreeMap<(AttemptId, bool), u32>,
     attempts: u64,
+    /// Who stored the start of which attempt that may not be repeated.
+    pub(crate) authors: BTreeMap<AttemptId, u32>,
+    pub(crate) drained: u32,
     trace: u64,
     pub(crate) stuck: Vec<String>,
     /// Attempts that began too early.
     pub(crate) hasty: Vec<String>,
 }
 
-struct Node {
-    core: Core,
-    lease: Lease,
+pub(crate) struct Node {
+    pub(crate) core: Core,
+    pub(crate) lease: Lease,
+    /// When it gives the shard up at the latest, if it is to.
+    pub(crate) leaves: Option<Timestamp>,
 }
 
 /// Something that a node waits for.
@@ -125,6 +134,8 @@ impl Sim {
             started: Vec::new(),
             performed: BTreeMap::new(),
             attempts: 0,
+            authors: BTreeMap::new(),
+            drained: 0,
             trace: 0,
             stuck: Vec::new(),
             hasty: Vec::new(),
@@ -137,7 +148,8 @@ impl Sim {
             // Looking at everything takes longer than a step.
             if step % 50 == 0 && self.is_done() {
                 self.check()?;
-                return Ok(Report { steps: step, nodes: self.born, attempts: self.attempts, trace: self.trace });
+                let Self { born: nodes, drained, attempts, trace, .. } = self;
+                return Ok(Report { steps: step, nodes, drained, attempts, trace });
             }
             self.step()?;
         }
@@ -152,6 +164,10 @@ impl Sim {
         if self.owner.is_none() {
             self.claim()?;
         }
+        if self.owner.is_some() && self.happens(self.faults.drain) {
+            self.drain();
+        }
+        self.leave()?;
         if self.owner.is_some() && self.happens(self.faults.crash) {
             self.crash();
         }
@@ -204,7 +220,7 @@ impl Sim {
         let limits = Limits { step_bytes, ..Limits::default() };
         let options = Options { limits, idle_ms: 1_000, idle_max: 3 };
         let core = Core::new(SHARD, lease.epoch, Arc::new(Scripts), entropy, options);
-        self.nodes.insert(self.born, Node { core, lease });
+        self.nodes.insert(self.born, Node { core, lease, leaves: None });
         self.owner = Some(self.born);
         for op in [Op::Scan, Op::Inbox, Op::Renew] {
             self.begin(self.born, op);
@@ -213,7 +229,7 @@ impl Sim {
     }
 
     /// The node is gone, and with it what it waited for. Commits may have arrived all the same, and tasks may have begun.
-    fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) {
         let Some(id) = self.owner.take() else { return };
         self.nodes.remove(&id);
         let (its, others) = std::mem::take(&mut self.under_way).into_iter().partition(|(_, node, _)| *node == id);
@@ -221,7 +237,7 @@ impl Sim {
         let its: Vec<(Timestamp, u32, Op)> = its;
         for (_, _, op) in its {
             match op {
-                Op::Commit(_, commit) if self.draw.percent(50) => drop(now(self.store.commit(*commit))),
+                Op::Commit(_, commit) if self.draw.percent(50) => drop(self.store_by(id, *commit)),
                 Op::Perform(attempt) if self.draw.percent(50) => self.count(&attempt),
                 _ => {}
             }
@@ -325,7 +341,7 @@ impl Sim {
         }
         match op {
             Op::Commit(ticket, commit) => {
-                let result = self.commit(*commit);
+                let result = self.commit(id, *commit);
                 self.tell(id, Input::Committed { ticket, result });
             }
             Op::Perform(attempt) => {
@@ -370,7 +386,7 @@ impl Sim {
         Ok(())
     }
 
-    fn bury(&mut self, id: u32) {
+    pub(crate) fn bury(&mut self, id: u32) {
         self.nodes.remove(&id);
         self.under_way.retain(|(_, node, _)| *node != id);
         if self.owner == Some(id) {
@@ -378,11 +394,11 @@ impl Sim {
         }
     }
 
-    fn commit(&mut self, commit: Commit) -> Result<onward_store::Receipt, Error> {
+    fn commit(&mut self, id: u32, commit: Commit) -> Result<onward_store::Receipt, Error> {
         if self.happens(self.faults.commit_fails) {
             return Err(Error::Unavailable("the simulation wants it".to_owned()));
         }
-        let result = now(self.store.commit(commit));
+        let result = self.store_by(id, commit);
         if result.is_ok() && self.happens(self.faults.commit_unknown) {
             return Err(Error::OutcomeUnknown("the simulation wants it".to_owned()));
         }

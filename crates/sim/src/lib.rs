@@ -5,6 +5,7 @@
 
 mod check;
 mod client;
+mod drain;
 mod driver;
 mod now;
 mod scripts;

@@ -5,7 +5,7 @@
 use onward_sim::{Faults, Report, Sim};
 
 /// Everything goes wrong now and then.
-const ROUGH: Faults = Faults { crash: 4, stop: 2, commit_fails: 20, commit_unknown: 20, read_fails: 50 };
+const ROUGH: Faults = Faults { crash: 4, stop: 2, drain: 4, commit_fails: 20, commit_unknown: 20, read_fails: 50 };
 
 fn run(seed: u64, faults: Faults) -> Report {
     match Sim::new(seed, 2, faults).run() {
@@ -31,12 +31,15 @@ fn a_quiet_world_does_everything_once() {
 
 /// Half of them each: the two run side by side.
 fn rough_worlds(half: u64) {
-    let mut nodes = 0;
+    let (mut nodes, mut drained) = (0, 0);
     for seed in seeds(1_000).filter(|seed| seed % 2 == half) {
-        nodes += run(seed, ROUGH).nodes;
+        let report = run(seed, ROUGH);
+        nodes += report.nodes;
+        drained += report.drained;
     }
     let is_whole = std::env::var("ONWARD_SEED").is_err() && std::env::var("ONWARD_SEEDS").is_err();
     assert!(!is_whole || nodes > 750, "{nodes} nodes: the world was not rough");
+    assert!(!is_whole || drained > 250, "{drained} nodes gave the shard up in order: the world was too rough");
 }
 
 #[test]

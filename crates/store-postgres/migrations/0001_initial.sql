@@ -79,10 +79,21 @@ CREATE INDEX alerts_by_subject ON alerts (subject, alert_id);
 CREATE TABLE shards (
     shard BIGINT NOT NULL,
     node TEXT COLLATE "C" NOT NULL,
+    node_id TEXT COLLATE "C" NOT NULL,
     epoch BIGINT NOT NULL,
     lease_until TIMESTAMPTZ NOT NULL,
     version BIGINT NOT NULL,
     CONSTRAINT shards_pkey PRIMARY KEY (shard)
+);
+
+CREATE TABLE nodes (
+    node_id TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    address TEXT COLLATE "C",
+    started_at TIMESTAMPTZ NOT NULL,
+    seen_until TIMESTAMPTZ NOT NULL,
+    version BIGINT NOT NULL,
+    CONSTRAINT nodes_pkey PRIMARY KEY (node_id)
 );
 
 CREATE TABLE components (

@@ -161,10 +161,21 @@ END;
 CREATE TABLE shards (
     shard       INTEGER NOT NULL,
     node        TEXT    NOT NULL,
+    node_id     TEXT    NOT NULL,
     epoch       INTEGER NOT NULL,
     lease_until INTEGER NOT NULL,
     version     INTEGER NOT NULL,
     CONSTRAINT shards_key PRIMARY KEY (shard)
+) STRICT;
+
+CREATE TABLE nodes (
+    node_id    TEXT    NOT NULL,
+    name       TEXT    NOT NULL,
+    address    TEXT,
+    started_at INTEGER NOT NULL,
+    seen_until INTEGER NOT NULL,
+    version    INTEGER NOT NULL,
+    CONSTRAINT nodes_key PRIMARY KEY (node_id)
 ) STRICT;
 
 CREATE TABLE components (

@@ -15,8 +15,24 @@ pub struct Lease {
     pub epoch: Epoch,
     /// When others may take over, unless renewed.
     pub until: Timestamp,
-    node: Text,
+    holder: Holder,
     version: u64,
+}
+
+/// Who holds a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// What people call it.
+    pub name: Text,
+    /// What it is called in the table of nodes.
+    pub id: Text,
+}
+
+impl From<&str> for Holder {
+    /// One that people call by its id.
+    fn from(name: &str) -> Self {
+        Self { name: name.into(), id: name.into() }
+    }
 }
 
 /// Takes over a shard that is free or whose lease has run out. `None` when another owns it, or was faster.
@@ -25,16 +41,17 @@ pub struct Lease {
 pub async fn claim(
     store: &(impl Store + ?Sized),
     shard: Shard,
-    node: &str,
+    holder: impl Into<Holder> + Send,
     lease_ms: u64,
 ) -> Result<Option<Lease>, Error> {
+    let Holder { name: node, id: node_id } = holder.into();
     let now = store.now().await?;
     let current: Option<(ShardLease, u64)> = store.get(Key(vec![shard.to_value()])).await?;
     if current.as_ref().is_some_and(|(lease, _)| lease.lease_until > now) {
         return Ok(None);
     }
     let epoch = current.as_ref().map_or(Epoch::NONE, |(lease, _)| lease.epoch).next();
-    let row = ShardLease { shard, node: node.into(), epoch, lease_until: now.plus_ms(lease_ms) };
+    let row = ShardLease { shard, node, node_id, epoch, lease_until: now.plus_ms(lease_ms) };
     write(store, row, current.map(|(_, version)| version)).await
 }
 
@@ -51,7 +68,8 @@ pub async fn release(store: &(impl Store + ?Sized), lease: &Lease) -> Result<(),
 
 impl Lease {
     fn row(&self, until: Timestamp) -> ShardLease {
-        ShardLease { shard: self.shard, node: self.node.clone(), epoch: self.epoch, lease_until: until }
+        let Holder { name: node, id: node_id } = self.holder.clone();
+        ShardLease { shard: self.shard, node, node_id, epoch: self.epoch, lease_until: until }
     }
 }
 
@@ -60,9 +78,10 @@ async fn write(store: &(impl Store + ?Sized), row: ShardLease, version: Option<u
         None => Commit::new().insert(&row),
         Some(version) => Commit::new().update(&row, version),
     };
-    let ShardLease { shard, node, epoch, lease_until: until } = row;
+    let ShardLease { shard, node: name, node_id: id, epoch, lease_until: until } = row;
+    let holder = Holder { name, id };
     match store.commit(commit).await {
-        Ok(_) => Ok(Some(Lease { shard, epoch, until, node, version: version.unwrap_or(0) + 1 })),
+        Ok(_) => Ok(Some(Lease { shard, epoch, until, holder, version: version.unwrap_or(0) + 1 })),
         Err(error) if error.kind() == Kind::Conflict => Ok(None),
         Err(error) => Err(error),
     }

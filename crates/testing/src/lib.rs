@@ -1,4 +1,5 @@
-//! What the tests of other crates share: throw-away Postgres servers, and run events by the million.
+//! What the tests of other crates share: throw-away Postgres servers, wires to them that can be cut, and run events by the
+//! million.
 //!
 //! A server is a cluster of its own in a temporary folder, on a free port of the loopback interface, gone with everything
 //! in it when the test ends, however it ends.
@@ -17,8 +18,10 @@ mod error;
 mod events;
 mod installation;
 mod undertaker;
+mod wire;
 
 pub use cluster::{Cluster, Durability};
 pub use disk::Fault;
 pub use error::Error;
 pub use events::Events;
+pub use wire::Wire;

@@ -15,13 +15,17 @@ pub(crate) fn clippy(run: &Run) -> Result<()> {
     Call::new(run, "cargo", ARGS).shown()
 }
 
-/// A long run also enumerates longer journals and kills processes ten times as often.
+/// A long run also enumerates longer journals, kills processes ten times as often, and lets nodes come and go for two minutes.
 pub(crate) fn test(run: &Run) -> Result<()> {
     tools::ensure_schemathesis(run)?;
     let call = Call::new(run, "cargo", ["test", "--workspace", "--locked"]);
     match run.length {
         Length::Short => call.shown(),
-        Length::Long => call.with_environment("ONWARD_EXHAUSTIVE", "10").with_environment("ONWARD_KILLS", "10").shown(),
+        Length::Long => call
+            .with_environment("ONWARD_EXHAUSTIVE", "10")
+            .with_environment("ONWARD_KILLS", "10")
+            .with_environment("ONWARD_NODES_SECONDS", "120")
+            .shown(),
     }
 }
 

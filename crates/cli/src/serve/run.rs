@@ -9,21 +9,21 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use onward_embed::{Builder, Engine, HostRule};
 use onward_engine::client::{Client, Scope};
 use onward_engine::projector::{self, Projector};
-use onward_server::{Admission, Options, Service, token};
+use onward_server::{Admission, Options, Service, Stage, token};
 use onward_store::{Policy, Store};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::settings::{SettingArgs, Settings};
 use crate::paint;
+use crate::signals::Signals;
 
 /// Serve a store: run its executions, and answer over HTTP
 ///
 /// Who asks needs a token (`onward token create`). Beyond loopback it listens only if there is one, and if --tls-in-front says that something in front of it speaks
 /// TLS: tokens must not travel in the open. Settings come from a file (--config), the environment and the command line; `onward config show` prints them.
 ///
-/// The first SIGTERM or Ctrl-C lets requests finish, gives its shards up and ends; the second ends at once.
+/// The first SIGTERM or Ctrl-C makes /readyz say so, lets tasks under way end (for --drain-ms), gives its shards up and lets requests finish; the second ends at once.
 ///
 /// Exit codes: 0 it was stopped, 2 it could not serve, or its store failed, 130 it was stopped twice.
 #[derive(clap::Args)]
@@ -32,11 +32,8 @@ pub(crate) struct Args {
     settings: SettingArgs,
 }
 
-/// How long requests may take that are under way when it is told to stop.
-const DRAIN: Duration = Duration::from_secs(5);
-
-/// What a shell reports for a program that Ctrl-C ended.
-const EXIT_INTERRUPTED: i32 = 128 + 2;
+/// How long requests may take that are under way when it stops to listen.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// The buckets of everything that takes time.
 const SECONDS: [f64; 13] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0];
@@ -83,15 +80,16 @@ pub(super) async fn serve(
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen.value))?;
     let address = listener.local_addr()?;
-    let mut engine = builder(settings, Arc::clone(&store))?.open().await?;
+    let mut engine = builder(settings, Arc::clone(&store))?.address(&address.to_string()).open().await?;
     let projecting = tokio::spawn(Projector::new(Arc::clone(&store), projector::Options::default()).run());
     let service = Service::new(Client::new(store, usual_scope()?)).with_code(engine.code()).beside(engine.node());
-    let (stop, stopped) = watch::channel(false);
+    let (stage, staged) = watch::channel(Stage::Serving);
     let options = Options { admission, requests_per_second, metrics: Some(metrics) };
-    let mut serving = tokio::spawn(onward_server::serve(listener, service, options, stopped));
+    let mut serving = tokio::spawn(onward_server::serve(listener, service, options, staged));
+    let mut signals = Signals::listen()?;
     ready(address)?;
     tokio::select! {
-        asked = asked_to_stop() => asked?,
+        () = signals.next() => {}
         error = engine.failed() => return Err(error.into()),
         ended = &mut serving => {
             ended??;
@@ -99,18 +97,17 @@ pub(super) async fn serve(
         }
     }
     paint::say("stopping; once more to stop at once");
-    let again = tokio::spawn(async {
-        if asked_to_stop().await.is_ok() {
-            std::process::exit(EXIT_INTERRUPTED);
-        }
-    });
-    stop.send_replace(true);
-    if tokio::time::timeout(DRAIN, &mut serving).await.is_err() {
+    let again = signals.exit_at_next();
+    // It answers as long as it drains: whoever sends requests here has to find out first.
+    stage.send_replace(Stage::Leaving);
+    let drained = engine.stop().await;
+    projecting.abort();
+    stage.send_replace(Stage::Stopping);
+    if tokio::time::timeout(ANSWER, &mut serving).await.is_err() {
         serving.abort();
     }
-    projecting.abort();
-    engine.stop().await?;
     again.abort();
+    drained?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -134,23 +131,12 @@ fn builder(settings: &Settings, store: Arc<dyn Store>) -> anyhow::Result<Builder
     let public = settings.allow_hosts.value.iter().map(rule(false));
     let hosts = public.chain(settings.allow_private_hosts.value.iter().map(rule(true)));
     let lease = Duration::from_millis(settings.lease_ms.value.get());
-    Ok(Engine::on(store)
-        .scope(usual_scope()?)
-        .name(&settings.node_name.value)
-        .lease(lease)
-        .allow_hosts(hosts)
-        .workers())
+    let drain = Duration::from_millis(settings.drain_ms.value);
+    let engine = Engine::on(store).scope(usual_scope()?).name(&settings.node_name.value);
+    Ok(engine.lease(lease).drain(drain).allow_hosts(hosts).workers())
 }
 
 /// Whose things are meant where nothing is said.
 pub(super) fn usual_scope() -> anyhow::Result<Scope> {
     Ok(Scope { tenant: "default".parse()?, project: "default".parse()?, environment: "default".parse()? })
-}
-
-async fn asked_to_stop() -> anyhow::Result<()> {
-    let mut terminated = signal(SignalKind::terminate())?;
-    tokio::select! {
-        asked = tokio::signal::ctrl_c() => Ok(asked?),
-        _ = terminated.recv() => Ok(()),
-    }
 }

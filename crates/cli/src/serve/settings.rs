@@ -30,6 +30,9 @@ pub(crate) struct SettingArgs {
     /// How long other nodes wait before they take over from this one, in milliseconds; 5000 unless told [env: ONWARD_LEASE_MS]
     #[arg(long, value_name = "MS")]
     lease_ms: Option<NonZeroU64>,
+    /// How long tasks under way may take when this node stops or hands work to another, in milliseconds; 10000 unless told [env: ONWARD_DRAIN_MS]
+    #[arg(long, value_name = "MS")]
+    drain_ms: Option<u64>,
     /// Requests a second of each token; 5000 unless told [env: ONWARD_REQUESTS_PER_SECOND]
     #[arg(long, value_name = "N")]
     requests_per_second: Option<NonZeroU32>,
@@ -50,6 +53,7 @@ struct File {
     tls_in_front: Option<bool>,
     node_name: Option<String>,
     lease_ms: Option<NonZeroU64>,
+    drain_ms: Option<u64>,
     requests_per_second: Option<NonZeroU32>,
     allow_hosts: Option<Vec<String>>,
     allow_private_hosts: Option<Vec<String>>,
@@ -89,6 +93,7 @@ pub(crate) struct Settings {
     pub(crate) tls_in_front: Setting<bool>,
     pub(crate) node_name: Setting<String>,
     pub(crate) lease_ms: Setting<NonZeroU64>,
+    pub(crate) drain_ms: Setting<u64>,
     pub(crate) requests_per_second: Setting<NonZeroU32>,
     pub(crate) allow_hosts: Setting<Vec<HostPattern>>,
     pub(crate) allow_private_hosts: Setting<Vec<HostPattern>>,
@@ -97,6 +102,7 @@ pub(crate) struct Settings {
 /// Where to listen unless told.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7400);
 const LEASE_MS: NonZeroU64 = NonZeroU64::new(5_000).expect("not zero");
+const DRAIN_MS: u64 = 10_000;
 const REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(5_000).expect("not zero");
 
 impl SettingArgs {
@@ -124,6 +130,7 @@ impl SettingArgs {
             )?,
             node_name: pick(args.node_name, "ONWARD_NODE_NAME", file.node_name, name, |text| Ok(text.to_owned()))?,
             lease_ms: pick(args.lease_ms, "ONWARD_LEASE_MS", file.lease_ms, || LEASE_MS, |text| Ok(text.parse()?))?,
+            drain_ms: pick(args.drain_ms, "ONWARD_DRAIN_MS", file.drain_ms, || DRAIN_MS, |text| Ok(text.parse()?))?,
             requests_per_second: pick(
                 args.requests_per_second,
                 "ONWARD_REQUESTS_PER_SECOND",

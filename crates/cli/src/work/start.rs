@@ -66,7 +66,7 @@ async fn wait(args: &Args, onward: &Access, execution: &str) -> anyhow::Result<O
             }
         }
     };
-    let engine = args.run.engine(client).open().await?;
+    let engine = args.run.engine(client).as_stopgap().open().await?;
     engine.outcome(execution.parse()?).await?.ok();
     engine.stop().await?;
     Ok(onward.outcome(execution, 0).await?)

@@ -4,16 +4,19 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::RunArgs;
 use crate::access::{Want, WorkArgs};
+use crate::paint;
+use crate::signals::Signals;
 
 /// Run the executions of a store until Ctrl-C
 ///
 /// Any number of processes can work on one Postgres store, and one on a SQLite store; another takes over when one is gone.
 ///
-/// Exit codes: 0 it was stopped, 2 it could not work, or its store failed.
+/// The first SIGTERM or Ctrl-C lets tasks under way end for ten seconds, and gives its shards up; the second ends at once.
+///
+/// Exit codes: 0 it was stopped, 2 it could not work, or its store failed, 130 it was stopped twice.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -29,12 +32,14 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let access = args.work.open(Want::Create).await?;
     let Some(client) = access.client else { bail!("a worker runs the executions of a store: --store URL") };
     let mut engine = args.run.engine(&client).lease(Duration::from_millis(args.lease_ms)).open().await?;
-    let mut terminated = signal(SignalKind::terminate())?;
+    let mut signals = Signals::listen()?;
     tokio::select! {
-        asked = tokio::signal::ctrl_c() => asked?,
-        _ = terminated.recv() => {}
+        () = signals.next() => {}
         error = engine.failed() => return Err(error.into()),
     }
+    paint::say("stopping; once more to stop at once");
+    let again = signals.exit_at_next();
     engine.stop().await?;
+    again.abort();
     Ok(ExitCode::SUCCESS)
 }

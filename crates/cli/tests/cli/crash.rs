@@ -21,10 +21,10 @@ use crate::work::Place;
 const UNDER_WAY: usize = 12;
 
 /// How often to look at what other processes do.
-const LOOK: Duration = Duration::from_millis(4);
+pub(crate) const LOOK: Duration = Duration::from_millis(4);
 
 /// Nothing here takes nearly as long.
-const HANGS: Duration = Duration::from_secs(60);
+pub(crate) const HANGS: Duration = Duration::from_secs(60);
 
 #[test]
 fn workflows_survive_kills_of_their_process_on_sqlite() {
@@ -37,16 +37,16 @@ fn workflows_survive_kills_of_one_of_two_processes_on_postgres() {
 }
 
 /// What a workflow is given, what is done to it, and what it must end with.
-struct Kind {
-    function: &'static str,
-    input: &'static str,
-    act: Act,
+pub(crate) struct Kind {
+    pub(crate) function: &'static str,
+    pub(crate) input: &'static str,
+    pub(crate) act: Act,
     /// JSON, or the kind of the failure; one of these.
     results: &'static [Result<&'static str, &'static str>],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Act {
+pub(crate) enum Act {
     Nothing,
     /// Signals at once.
     Early,
@@ -54,6 +54,13 @@ enum Act {
     Late,
     /// Cancels when it waits for a signal.
     Cancel,
+}
+
+impl Kind {
+    /// Whether it may end so.
+    pub(crate) fn expect(&self, found: Result<&str, &str>) {
+        assert!(self.results.contains(&found), "{} {}: {found:?}", self.function, self.input);
+    }
 }
 
 const fn kind(
@@ -65,11 +72,11 @@ const fn kind(
     Kind { function, input, act, results }
 }
 
-const APPROVED: &str = r#"{"approved":true}"#;
+pub(crate) const APPROVED: &str = r#"{"approved":true}"#;
 
 const ONCE: &str = r#"{"function":"step","input":"work","at_most_once":true}"#;
 
-const KINDS: [Kind; 11] = [
+pub(crate) const KINDS: [Kind; 11] = [
     kind("chain", r#"{"steps":25,"work":10}"#, Act::Nothing, &[Ok("25")]),
     kind("fan_out", r#"{"steps":12,"work":10}"#, Act::Nothing, &[Ok("12")]),
     kind("parent", "5", Act::Nothing, &[Ok("7")]),
@@ -127,7 +134,7 @@ async fn survive(place: &Place, workers: usize, kills: usize) {
     expect_healthy(place);
 }
 
-async fn client(place: &Place) -> Client {
+pub(crate) async fn client(place: &Place) -> Client {
     let part = || "default";
     let scope = Scope {
         tenant: part().parse().unwrap(),
@@ -328,15 +335,14 @@ async fn act(client: &Client, it: &mut Started) {
 }
 
 fn expect_result(kind: &Kind, result: &InvokeResult) {
-    let found = match result {
+    kind.expect(match result {
         Ok(payload) => Ok(payload.as_str()),
         Err(error) => Err(error.kind.as_str()),
-    };
-    assert!(kind.results.contains(&found), "{} {}: {result:?}", kind.function, kind.input);
+    });
 }
 
 /// The rules hold for what is stored and for what is printed of it, and everything that was begun has ended once.
-fn expect_sound(id: ExecutionId, events: &[JournalEvent]) {
+pub(crate) fn expect_sound(id: ExecutionId, events: &[JournalEvent]) {
     Journal::recover(id, events.to_vec()).unwrap();
     let mut reader = Reader::new();
     let read = events.iter().map(|event| reader.read(&Line::new(event, id).to_string()).unwrap()).collect();
@@ -352,7 +358,7 @@ fn expect_sound(id: ExecutionId, events: &[JournalEvent]) {
     assert!(ends.values().all(|count| *count == 1), "{id}: {ends:?}");
 }
 
-fn expect_healthy(place: &Place) {
+pub(crate) fn expect_healthy(place: &Place) {
     let doctor = place.run(&["doctor"]);
     assert_eq!(doctor.status.code(), Some(0), "{}{}", text(&doctor.stdout), text(&doctor.stderr));
 }

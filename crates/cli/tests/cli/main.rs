@@ -8,6 +8,7 @@ mod faults;
 mod journal;
 mod kills;
 mod look;
+mod nodes;
 mod server;
 mod state;
 mod work;

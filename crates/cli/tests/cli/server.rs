@@ -1,8 +1,9 @@
 //! The server, and the command line in front of it: the same words as on the store itself, and nothing for those who may not.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use onward_testing::Events;
@@ -13,7 +14,7 @@ use crate::{fed, onward, state, text};
 
 /// A server that is stopped in the end.
 pub(crate) struct Server {
-    child: Child,
+    pub(crate) child: Child,
     address: String,
 }
 
@@ -393,6 +394,76 @@ fn a_server_that_is_stopped_gives_its_work_up_in_order() {
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
     let why = place.run(&["why", waiting.json()["execution"].as_str().unwrap()]);
     assert!(text(&why.stdout).contains("owner      nobody\n"), "{}", text(&why.stdout));
+}
+
+/// Somebody whom a workflow asks for something, and who takes as long as the test wants.
+struct Slow {
+    address: String,
+    asked: mpsc::Receiver<TcpStream>,
+}
+
+impl Slow {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (sender, asked) = mpsc::channel();
+        std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| drop(sender.send(stream))));
+        Self { address, asked }
+    }
+
+    /// Waits until it is asked.
+    fn asked(&self) -> TcpStream {
+        self.asked.recv_timeout(Duration::from_secs(60)).unwrap()
+    }
+}
+
+/// A server with a workflow that has a request under way.
+fn with_a_request_under_way(place: &Place, slow: &Slow, admin: &str) -> (Server, String, TcpStream) {
+    let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/workflows/built/journals.wasm");
+    let deployed = place.run(&["deploy", built, "--allow-host", &slow.address]);
+    assert_eq!(deployed.status.code(), Some(0), "{}", text(&deployed.stderr));
+    let server = Server::of(place, &["--allow-private-host", &slow.address]);
+    let body = json!({ "function": "http_get", "input": format!("http://{}/", slow.address) }).to_string();
+    let started = server.ask("POST /v1/executions", admin, &body);
+    assert_eq!(started.status, 201, "{}", started.body);
+    let id = started.json()["execution"].as_str().unwrap().to_owned();
+    (server, id, slow.asked())
+}
+
+/// Asks a server to stop, and waits until it says that it does.
+fn stopping(server: &Server) {
+    server.signal("TERM");
+    while server.ask("GET /readyz", "", "").status != 503 {}
+}
+
+#[test]
+fn a_server_that_stops_says_so_and_lets_what_is_under_way_end() {
+    let (place, slow) = (Place::sqlite(), Slow::start());
+    let admin = token(&place, "admin", &[]);
+    let (mut server, id, mut request) = with_a_request_under_way(&place, &slow, &admin);
+    stopping(&server);
+    assert_eq!(server.ask("GET /readyz", "", "").code(), "unavailable");
+    assert_eq!(server.ask(&format!("GET /v1/executions/{id}"), &admin, "").status, 200);
+    let late = server.ask("POST /v1/executions", &admin, r#"{"function":"chain","input":{"steps":2},"key":"late"}"#);
+    assert_eq!(late.status, 201, "what is started now is for another: {}", late.body);
+    request.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").unwrap();
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+
+    let journal = place.run(&["journal", "show", &id]);
+    let count = |event: &str| text(&journal.stdout).matches(event).count();
+    assert_eq!((count("InvokeStarted"), count("InvokeCompleted")), (1, 1), "{}", text(&journal.stdout));
+    let late = place.run(&["start", "chain", "{\"steps\":2}", "--key", "late", "--wait"]);
+    assert_eq!(text(&late.stdout), "2\n", "{}", text(&late.stderr));
+}
+
+#[test]
+fn a_server_that_is_stopped_twice_ends_at_once() {
+    let (place, slow) = (Place::sqlite(), Slow::start());
+    let admin = token(&place, "admin", &[]);
+    let (mut server, _, _request) = with_a_request_under_way(&place, &slow, &admin);
+    stopping(&server);
+    server.signal("TERM");
+    assert_eq!(server.child.wait().unwrap().code(), Some(130));
 }
 
 #[test]

@@ -25,7 +25,10 @@ impl Place {
     }
 
     pub(crate) fn postgres() -> Self {
-        let cluster = Cluster::shared().unwrap();
+        Self::on(Cluster::shared().unwrap())
+    }
+
+    pub(crate) fn on(cluster: Arc<Cluster>) -> Self {
         let url = cluster.database().unwrap();
         Self { folder: tempfile::tempdir().unwrap(), url, _cluster: Some(cluster) }.deployed()
     }

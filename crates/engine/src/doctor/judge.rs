@@ -110,18 +110,11 @@ fn waits(execution: &Execution) -> Vec<Flaw> {
     let waits = waits::of(execution.journal());
     let mut flaws = Vec::new();
     for waiting in waits.waits_for.iter().chain(&waits.besides) {
-        let promise = waiting.promise.as_deref().unwrap_or_default();
-        match &waiting.what {
-            What::Start { function } => {
-                flaws.push(flaw(Code::NotStarted, format!("{function} ({promise}) is wanted, and was never begun")));
+        if let What::Signal { name, .. } = &waiting.what {
+            let signals = execution.journal().fold().inbox(name);
+            if signals.delivered > signals.consumed {
+                flaws.push(flaw(Code::SignalNotTaken, format!("it waits for signal {name}, which is there")));
             }
-            What::Signal { name, .. } => {
-                let signals = execution.journal().fold().inbox(name);
-                if signals.delivered > signals.consumed {
-                    flaws.push(flaw(Code::SignalNotTaken, format!("it waits for signal {name}, which is there")));
-                }
-            }
-            _ => {}
         }
     }
     flaws

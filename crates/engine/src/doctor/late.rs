@@ -29,7 +29,7 @@ pub(super) fn due(seen: &Seen, now: Timestamp) -> Option<Due> {
     let execution = seen.execution.as_ref().ok().filter(|execution| !execution.is_over())?;
     let (_, at) = standing(execution);
     let since = at.max(seen.last.unwrap_or(seen.row.created_at));
-    let is_overdue = at != AT_ONCE || execution.is_runnable();
+    let is_overdue = at != AT_ONCE || execution.is_runnable() || execution.has_scheduled();
     (since.plus_ms(LATE_MS) <= now).then_some(Due { shard: seen.row.shard, since, is_overdue })
 }
 

@@ -71,11 +71,12 @@ impl Library {
     pub async fn refresh(&self, store: &dyn Store) -> Result<Vec<Function>, Error> {
         let mut named = Vec::new();
         let mut names: BTreeMap<Text, BTreeMap<Text, Named>> = BTreeMap::new();
-        let mut scan = Scan::all::<Function>();
-        loop {
+        let scan = Scan::all::<Function>();
+        let page = scan.limit.min(store.policy().limits.page_max);
+        let mut next = Some(scan);
+        while let Some(scan) = next.take() {
             let rows: Vec<(Function, u64)> = store.list(scan.clone()).await?;
-            let Some((last, _)) = rows.last() else { break };
-            scan = scan.after(last);
+            next = rows.last().filter(|_| rows.len() >= page).map(|(last, _)| scan.after(last));
             for (row, _) in rows {
                 let is_workflow = &*row.kind == FunctionKind::Workflow.as_str();
                 let hosts: Vec<&str> = serde_json::from_str(&row.hosts).map_err(Error::corrupt)?;

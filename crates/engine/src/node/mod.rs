@@ -1,20 +1,25 @@
-//! A node: it takes shards over, runs their cores, and performs what they want done.
+//! A node: it takes its share of the shards, runs their cores, and performs what they want done.
 
+mod balance;
 mod guest_log;
 mod library;
 mod lost;
+mod member;
 mod nearby;
 mod offers;
 mod shard_loop;
+mod steward;
 mod tasks;
+mod time;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_execution::Guest;
 use onward_journal::{ComponentDigest, InvokeResult, Text};
+use onward_store::lease::Holder;
 use onward_store::{Error, Kind, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -26,7 +31,8 @@ pub(crate) use nearby::Note;
 pub(crate) use offers::Offers;
 pub use tasks::{Native, Task};
 
-use crate::client::{FunctionInfo, SHARDS};
+use self::time::StoreTime;
+use crate::client::{self, FunctionInfo};
 use crate::shard::{self, Attempt, Entry, Unready};
 use crate::work;
 
@@ -59,15 +65,31 @@ pub trait Code: Send + Sync {
     async fn http(&self, attempt: &Attempt) -> InvokeResult;
 }
 
+/// What a node is to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Role {
+    /// It has its share of the shards.
+    #[default]
+    Member,
+    /// It has what nobody wants, until a member comes.
+    Stopgap,
+}
+
 /// How a node works.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Its name, for people.
     pub name: Text,
+    /// What it is to others.
+    pub role: Role,
+    /// Where it listens, for people and other nodes.
+    pub address: Option<Text>,
     /// How long others wait before they take over from a node that is gone.
     pub lease: Duration,
     /// How often it looks for work that others have left.
     pub poll: Duration,
+    /// How long tasks under way may take when a shard is given up. What takes longer is given up with it.
+    pub drain: Duration,
     /// Executions that a shard reads at a time; those that are due besides wait for their turn.
     pub loading_max: usize,
     /// How its shards work.
@@ -78,8 +100,11 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             name: "node".into(),
+            role: Role::Member,
+            address: None,
             lease: Duration::from_secs(5),
             poll: Duration::from_millis(200),
+            drain: Duration::from_secs(10),
             loading_max: 1_000,
             shard: shard::Options::default(),
         }
@@ -93,12 +118,26 @@ pub struct Node {
     pub(crate) options: Options,
     pub(crate) nearby: Arc<Nearby>,
     pub(crate) in_memory: AtomicUsize,
+    /// What it is called in leases, another each time.
+    holder: Holder,
+    /// How many nodes there are, as far as it knows.
+    alive: AtomicUsize,
+    time: Mutex<StoreTime>,
 }
 
 impl Node {
     /// A node that has not begun yet.
     pub fn new(store: Arc<dyn Store>, library: Library, options: Options) -> Self {
-        Self { store, library: Arc::new(library), options, nearby: Arc::default(), in_memory: AtomicUsize::new(0) }
+        Self {
+            store,
+            library: Arc::new(library),
+            holder: Holder { name: options.name.clone(), id: client::random_key().into() },
+            options,
+            nearby: Arc::default(),
+            in_memory: AtomicUsize::new(0),
+            alive: AtomicUsize::new(0),
+            time: Mutex::new(StoreTime::unknown()),
+        }
     }
 
     /// What clients of the same process tell its shards, and hear of them.
@@ -109,6 +148,19 @@ impl Node {
     /// How many executions are in memory here. The others are in the store alone.
     pub fn in_memory(&self) -> usize {
         self.in_memory.load(Ordering::Relaxed)
+    }
+
+    /// How many nodes work on the store, as far as this one knows.
+    pub fn nodes_alive(&self) -> usize {
+        self.alive.load(Ordering::Relaxed)
+    }
+
+    fn time(&self) -> StoreTime {
+        *self.time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_time(&self, time: StoreTime) {
+        *self.time.lock().unwrap_or_else(PoisonError::into_inner) = time;
     }
 
     /// Learns now which names stand for what, rather than with its next turn.
@@ -146,7 +198,7 @@ impl Node {
         }
     }
 
-    /// Works until `stop` says so, and gives its shards up then. Fails when the store can no longer be used.
+    /// Works until `stop` says so. Then it begins nothing more, lets tasks under way end for a while, and gives its shards up. Fails when the store can no longer be used.
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
         while !self.learn_names().await? {
             if !self.rest(&mut stop).await {
@@ -156,12 +208,10 @@ impl Node {
         let mut loops = JoinSet::new();
         loops.spawn(Arc::clone(&self).keep_names(stop.clone()));
         loops.spawn(lost::run(Arc::clone(&self), stop.clone()));
-        for number in 0..SHARDS {
-            loops.spawn(shard_loop::run(Arc::clone(&self), onward_store::Shard(number), stop.clone()));
-        }
+        loops.spawn(steward::run(Arc::clone(&self), stop));
         let mut outcome = Ok(());
         while let Some(ended) = loops.join_next().await {
-            let ended = ended.unwrap_or_else(|panic| Err(Error::Unavailable(format!("a shard has stopped: {panic}"))));
+            let ended = ended.unwrap_or_else(|panic| Err(Error::Unavailable(format!("the node has stopped: {panic}"))));
             if ended.is_err() && outcome.is_ok() {
                 outcome = ended;
                 loops.abort_all();

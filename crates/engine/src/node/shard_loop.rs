@@ -16,6 +16,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::member::millis;
+use super::time::StoreTime;
 use super::{Node, Note, log_line, tasks};
 use crate::Alarm;
 use crate::client::{self, read_journal};
@@ -30,54 +32,28 @@ const BURST: usize = 16;
 /// Messages that are read at a time.
 const INBOX_PAGE: usize = 200;
 
-/// The time of the store, as far as it can be known without asking: asking takes longer than a step.
-#[derive(Clone, Copy)]
-struct StoreTime {
-    at: Timestamp,
-    since: Instant,
-}
-
-impl StoreTime {
-    async fn ask(node: &Node) -> Result<Self, Error> {
-        Ok(Self { at: node.store.now().await?, since: Instant::now() })
-    }
-
-    fn now(self) -> Timestamp {
-        self.at.plus_ms(u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX))
-    }
-}
-
-/// Works on the shard whenever it can be had, until told to stop.
-pub(super) async fn run(node: Arc<Node>, shard: Shard, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
-    let lease_ms = u64::try_from(node.options.lease.as_millis()).unwrap_or(u64::MAX);
-    while !*stop.borrow() {
-        let claimed = lease::claim(&*node.store, shard, &node.options.name, lease_ms).await;
-        match claimed {
-            Ok(Some(lease)) => match own(&node, shard, lease, &mut stop).await {
-                Ok(Some(lease)) => return lease::release(&*node.store, &lease).await,
-                Ok(None) => tracing::warn!(%shard, "another node has taken the shard over"),
-                Err(error) if error.kind() == Kind::Fatal => return Err(error),
-                Err(error) => tracing::warn!(%shard, %error, "the shard is given up for now"),
-            },
-            Ok(None) => {}
-            Err(error) if error.kind() == Kind::Fatal => return Err(error),
-            Err(error) => tracing::warn!(%shard, %error, "the shard could not be claimed"),
+/// Takes a shard over if it can be had, and works on it until it is to be given up, or another takes it.
+pub(super) async fn run(node: &Arc<Node>, shard: Shard, leave: watch::Receiver<bool>) -> Result<(), Error> {
+    let claimed = lease::claim(&*node.store, shard, node.holder.clone(), millis(node.options.lease)).await;
+    let ended = match claimed {
+        Ok(Some(lease)) => match Owner::new(node, shard, lease).work(leave).await {
+            Ok(Some(lease)) => lease::release(&*node.store, &lease).await,
+            Ok(None) => {
+                tracing::warn!(%shard, "another node has taken the shard over");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        },
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    match ended {
+        Err(error) if error.kind() != Kind::Fatal => {
+            tracing::warn!(%shard, %error, "the shard could not be taken or given up in order");
+            Ok(())
         }
-        if !node.rest(&mut stop).await {
-            break;
-        }
+        ended => ended,
     }
-    Ok(())
-}
-
-async fn own(
-    node: &Arc<Node>,
-    shard: Shard,
-    lease: Lease,
-    stop: &mut watch::Receiver<bool>,
-) -> Result<Option<Lease>, Error> {
-    let time = StoreTime::ask(node).await?;
-    Owner::new(node, shard, lease, time).work(stop).await
 }
 
 /// A shard that this node owns.
@@ -105,6 +81,10 @@ struct Owner<'a> {
     inbox_place: Option<Vec<Value>>,
     /// Where to go on reading executions that were busy when the shard was taken over.
     left_behind: Option<Scan>,
+    /// Whether the store could not be read. It is left alone for a while.
+    is_troubled: bool,
+    /// When the shard is given up at the latest, if it is to be.
+    leaves: Option<Instant>,
     is_lost: bool,
     /// How many executions were in memory when that was last told.
     counted: usize,
@@ -119,7 +99,7 @@ impl Drop for Owner<'_> {
 }
 
 impl<'a> Owner<'a> {
-    fn new(node: &'a Arc<Node>, shard: Shard, lease: Lease, time: StoreTime) -> Self {
+    fn new(node: &'a Arc<Node>, shard: Shard, lease: Lease) -> Self {
         let functions = Arc::clone(&node.library) as Arc<dyn crate::shard::Functions>;
         let core = Core::new(shard, lease.epoch, functions, Box::new(client::entropy), node.options.shard);
         let (ended, ends) = mpsc::unbounded_channel();
@@ -128,7 +108,7 @@ impl<'a> Owner<'a> {
             node,
             shard,
             lease,
-            time,
+            time: node.time(),
             core,
             waiting,
             loading: BTreeSet::new(),
@@ -141,46 +121,82 @@ impl<'a> Owner<'a> {
             read_inbox: true,
             inbox_place: None,
             left_behind: None,
+            is_troubled: false,
+            leaves: None,
             is_lost: false,
             counted: 0,
         }
     }
 
-    /// Returns the lease when told to stop, nothing when another has taken over.
-    async fn work(mut self, stop: &mut watch::Receiver<bool>) -> Result<Option<Lease>, Error> {
+    /// Returns the lease when the shard is to be given up, nothing when another has taken over.
+    async fn work(mut self, mut leave: watch::Receiver<bool>) -> Result<Option<Lease>, Error> {
         self.left_behind = Some(self.due());
         let mut poll = interval(self.node.options.poll);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renew = interval(self.node.options.lease / 3);
         renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !self.is_lost {
-            if std::mem::take(&mut self.read_inbox) {
-                self.inbox().await?;
-            }
-            if self.loading.len() <= self.node.options.loading_max / 2
-                && let Some(scan) = self.left_behind.take()
-            {
-                self.left_behind = self.load_due(scan).await?;
+        while !self.is_lost && !self.has_left() {
+            if let Err(error) = self.catch_up().await {
+                self.forgive(error)?;
             }
             self.hurry().await?;
-            let due = self.until_due();
+            let (due, leaves) = (self.until_due(), self.leaves.unwrap_or_else(far));
             // In no fixed order: whatever there is much of must not keep the lease from being renewed.
             tokio::select! {
-                changed = stop.changed() => {
-                    if changed.is_err() || *stop.borrow() {
-                        break;
-                    }
-                }
+                () = told_to(&mut leave), if self.leaves.is_none() => self.begin_to_leave(),
+                () = tokio::time::sleep_until(leaves) => {}
                 Some(input) = self.waiting.next() => self.tell(input?),
                 Some(input) = self.ends.recv() => self.tell(input),
                 () = std::future::ready(()), if !self.at_hand.is_empty() => {}
-                _ = renew.tick() => self.renew().await?,
+                _ = renew.tick() => if let Err(error) = self.renew().await {
+                    self.forgive(error)?;
+                    renew.reset_after(self.node.options.poll);
+                },
                 () = tokio::time::sleep_until(due) => self.tell(Input::Time),
                 Some(note) = self.notes.recv() => self.note(note),
-                _ = poll.tick() => self.look_around().await?,
+                _ = poll.tick() => if let Err(error) = self.look_around().await {
+                    self.forgive(error)?;
+                },
             }
         }
         Ok((!self.is_lost).then(|| self.lease.clone()))
+    }
+
+    /// Begins nothing more.
+    fn begin_to_leave(&mut self) {
+        self.core.drain();
+        self.leaves = Some(Instant::now() + self.node.options.drain);
+    }
+
+    /// Whether the shard can be given up, or has to be.
+    fn has_left(&self) -> bool {
+        self.leaves.is_some_and(|leaves| self.core.is_drained() || leaves <= Instant::now())
+    }
+
+    /// A store that cannot be reached may be later. What is under way goes on: as long as nobody takes over, it can be recorded.
+    fn forgive(&mut self, error: Error) -> Result<(), Error> {
+        if error.kind() == Kind::Fatal {
+            return Err(error);
+        }
+        tracing::warn!(shard = %self.shard, %error, "the store could not be read; it will be tried again");
+        self.is_troubled = true;
+        Ok(())
+    }
+
+    /// Reads what is known to be there.
+    async fn catch_up(&mut self) -> Result<(), Error> {
+        if self.is_troubled || self.leaves.is_some() {
+            return Ok(());
+        }
+        if self.read_inbox {
+            self.inbox().await?;
+        }
+        if self.loading.len() <= self.node.options.loading_max / 2
+            && let Some(scan) = self.left_behind.clone()
+        {
+            self.left_behind = self.load_due(scan).await?;
+        }
+        Ok(())
     }
 
     /// Goes on with whatever has happened already, without looking at the clock each time: what takes no time at all takes
@@ -232,23 +248,24 @@ impl<'a> Owner<'a> {
     }
 
     async fn look_around(&mut self) -> Result<(), Error> {
+        self.time = self.node.time();
+        self.is_troubled = false;
+        self.tell(Input::Time);
+        if self.leaves.is_some() {
+            return Ok(());
+        }
         let mut due = self.due();
         // Those that are busy are in memory, or left behind.
         let never = ExecutionId::from_bytes([255; 32]);
         due.after = Some(vec![self.shard.to_value(), Timestamp::MIN.to_value(), never.to_value()]);
-        self.load_due(due).await?;
-        self.inbox().await?;
-        self.tell(Input::Time);
-        Ok(())
+        self.load_due(due).await.map(drop)
     }
 
     async fn renew(&mut self) -> Result<(), Error> {
-        let lease_ms = u64::try_from(self.node.options.lease.as_millis()).unwrap_or(u64::MAX);
-        match lease::renew(&*self.node.store, &self.lease, lease_ms).await? {
+        match lease::renew(&*self.node.store, &self.lease, millis(self.node.options.lease)).await? {
             Some(lease) => self.lease = lease,
             None => self.is_lost = true,
         }
-        self.time = StoreTime::ask(self.node).await?;
         Ok(())
     }
 
@@ -276,6 +293,7 @@ impl<'a> Owner<'a> {
         let mut scan = Scan::by::<Message>(Message::BY_SHARD).equal(&self.shard).limit(INBOX_PAGE);
         scan.after = self.inbox_place.take();
         let messages: Vec<(Message, u64)> = self.node.store.list(scan.clone()).await?;
+        self.read_inbox = false;
         // Some may have to stay for long, and must not hide those behind them.
         if messages.len() == INBOX_PAGE
             && let Some((last, _)) = messages.last()
@@ -413,6 +431,15 @@ impl<'a> Owner<'a> {
         });
         self.tasks.insert(id, (performance, task.abort_handle()));
     }
+}
+
+/// Waits until it is said that the shard is to be given up. Whoever could say so being gone means the same.
+async fn told_to(leave: &mut watch::Receiver<bool>) {
+    drop(leave.wait_for(|leave| *leave).await);
+}
+
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(3_600)
 }
 
 async fn load(node: &Node, execution: ExecutionId) -> Result<Input, Error> {

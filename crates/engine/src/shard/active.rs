@@ -185,6 +185,12 @@ impl Active {
         remains
     }
 
+    /// Whether something is known of its attempts that no commit carries yet: that one has begun, or ended.
+    pub(super) fn has_unrecorded(&self) -> bool {
+        let is_end = |news: &News| matches!(news, News::Ended(..));
+        !self.pending.attempts.is_empty() || !self.pending.ended.is_empty() || self.news.iter().any(is_end)
+    }
+
     /// Whether nothing is lost when it leaves memory.
     pub(super) fn is_idle(&self) -> bool {
         self.ticket.is_none() && self.news.is_empty() && !self.is_paused && self.standing().1 != AT_ONCE

@@ -99,8 +99,10 @@ impl Core {
         } else {
             self.advance(active, now, actions);
         }
-        for child in done.children {
-            self.advance(Box::new(child), now, actions);
+        if !self.is_draining {
+            for child in done.children {
+                self.advance(Box::new(child), now, actions);
+            }
         }
     }
 

@@ -75,6 +75,8 @@ pub struct Core {
     /// When executions that wait were last looked through.
     swept: Timestamp,
     pub(super) is_lost: bool,
+    /// Whether nothing begins any more.
+    pub(super) is_draining: bool,
 }
 
 /// What a commit is about.
@@ -107,6 +109,7 @@ impl Core {
             untouched: BTreeSet::new(),
             swept: Timestamp::MIN,
             is_lost: false,
+            is_draining: false,
         }
     }
 
@@ -134,6 +137,9 @@ impl Core {
 
     /// When something is due next: hand over [`Input::Time`] then.
     pub fn deadline(&self) -> Option<Timestamp> {
+        if self.is_draining {
+            return None;
+        }
         let stuck = self.stuck.values().map(|(at, _)| *at).min();
         self.deadlines.first().map(|(at, _)| *at).into_iter().chain(stuck).min()
     }
@@ -165,6 +171,9 @@ impl Core {
             return;
         }
         let news = self.loading.remove(&id).unwrap_or_default();
+        if self.is_draining && !self.is_needed(&id, &news) {
+            return;
+        }
         let journal = match Journal::recover(id, events) {
             Ok(journal) => journal,
             Err(violation) => {
@@ -198,7 +207,8 @@ impl Core {
     }
 
     fn first_step(&mut self, active: &mut Active, now: Timestamp, said: &mut Vec<Action>) -> Option<Commit> {
-        if self.knows(&active.id()) || step::step(self, active, now, said).ok()? == step::Stepped::Paused {
+        let is_refused = self.is_draining || self.knows(&active.id());
+        if is_refused || step::step(self, active, now, said).ok()? == step::Stepped::Paused {
             return None;
         }
         step::compose(self, active, now).ok()?
@@ -216,6 +226,9 @@ impl Core {
                 continue;
             }
             let is_untouched = self.untouched.remove(&id);
+            if self.is_draining && !is_untouched {
+                continue;
+            }
             if attempt.delivery == Delivery::AtMostOnce && !is_untouched {
                 active.news.push_back(News::Ended(id, Err(in_doubt("it was started before a crash"))));
             } else {
@@ -292,6 +305,10 @@ impl Core {
     }
 
     fn messages(&mut self, messages: Vec<(Message, u64)>, now: Timestamp, actions: &mut Vec<Action>) {
+        // They stay in the inbox, for the next owner.
+        if self.is_draining {
+            return;
+        }
         let mut touched = BTreeSet::new();
         while self.messages.len() > REMEMBERED {
             self.messages.pop_first();
@@ -363,15 +380,21 @@ impl Core {
         for execution in std::mem::take(&mut self.paused) {
             self.take_turn(execution, now, actions);
         }
+        if !self.is_draining {
+            self.wake_due(now, actions);
+            self.retry_stuck(now, actions);
+        }
+        self.put_aside(now);
+        for execution in std::mem::take(&mut self.crowded) {
+            self.take_turn(execution, now, actions);
+        }
+    }
+
+    fn wake_due(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         let due: Vec<ExecutionId> =
             self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, execution)| *execution).collect();
         for execution in due {
             self.go_on(execution, now, actions);
-        }
-        self.retry_stuck(now, actions);
-        self.put_aside(now);
-        for execution in std::mem::take(&mut self.crowded) {
-            self.take_turn(execution, now, actions);
         }
     }
 

@@ -11,6 +11,7 @@
 mod active;
 mod commits;
 mod core;
+mod drain;
 mod message;
 mod step;
 pub(crate) mod task;

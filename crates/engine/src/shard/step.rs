@@ -58,8 +58,10 @@ pub(super) fn step(
         // A guest that has paused goes on first: it has not seen what is recorded so far.
         if !active.is_paused {
             take_news(core, active, now)?;
-            active.execution.fire_due(now).map_err(|violation| broken(&violation))?;
-            end_overdue(core, active, now)?;
+            if !core.is_draining {
+                active.execution.fire_due(now).map_err(|violation| broken(&violation))?;
+                end_overdue(core, active, now)?;
+            }
         }
         match settle(core, active, now, actions)? {
             Progress::Paused => return Ok(Stepped::Paused),
@@ -237,9 +239,10 @@ fn drop_unwanted(core: &Core, active: &mut Active, now: Timestamp) -> Result<(),
     Ok(())
 }
 
-/// Starts what the guest wants done: tasks once the step is durable, children as executions of their own.
+/// Starts what the guest wants done: tasks once the step is durable, children as executions of their own. What is wanted from a
+/// core that drains is for the next owner.
 fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
-    if active.execution.is_over() {
+    if active.execution.is_over() || core.is_draining {
         return Ok(());
     }
     for number in active.execution.startable(now) {

@@ -25,9 +25,18 @@ pub(crate) fn json(text: &str) -> Payload {
     Payload::parse(text).unwrap()
 }
 
+/// A new store in virtual time.
+pub(crate) fn memory() -> Memory {
+    Memory::new(Policy::default(), Arc::new(Paused(Instant::now())))
+}
+
 /// Access to a new store, in which these workflows are deployed.
 pub(crate) async fn deployed(functions: &[&str]) -> Client {
-    let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(Paused(Instant::now()))));
+    deployed_on(Arc::new(memory()), functions).await
+}
+
+/// The same on this store.
+pub(crate) async fn deployed_on(store: Arc<dyn Store>, functions: &[&str]) -> Client {
     let scope = Scope {
         tenant: "acme".parse().unwrap(),
         project: "shop".parse().unwrap(),

@@ -121,7 +121,9 @@ async fn waits_for_what_cannot_come_are_found() {
     let awaiting = Event::ExecutionAwaiting { waiting_on: vec![promise_id], kind: AwaitKind::Single };
     place.append(id, &[scheduled, awaiting]).await;
     place.tamper(id, |row| (row.state, row.wake_at) = ("Blocked".into(), Timestamp::MAX)).await;
-    assert_eq!(place.codes().await, [Code::NotStarted]);
+    assert_eq!(place.codes().await, [Code::StateDiffers, Code::WakeMissing]);
+    place.tamper(id, |row| (row.state, row.wake_at) = ("Running".into(), Timestamp::MIN)).await;
+    assert_eq!(place.codes().await, [], "the next owner of its shard begins it at once");
 }
 
 /// As if the child had been cancelled, and nobody told its parent.

@@ -99,7 +99,8 @@ impl Place {
             Ok(json("1"))
         };
         let native = Native::default().task("slow", slow).task("broken", broken).task("quick", quick);
-        let options = Options { name: "node a".into(), ..Options::default() };
+        // Whoever stops it wants things to wait as they are.
+        let options = Options { name: "node a".into(), drain: Duration::ZERO, ..Options::default() };
         let node = Node::new(
             Arc::clone(&self.store),
             Library::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native),

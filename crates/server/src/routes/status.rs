@@ -17,7 +17,7 @@ pub(super) async fn healthz() -> &'static str {
 
 /// It answers, its store does, and it is not about to stop.
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Failed> {
-    if app.is_stopping() {
+    if app.is_leaving() {
         return Err(Problem::new(Code::Unavailable, "the server is stopping").into());
     }
     app.service.client().store().now().await.map_err(crate::service::store)?;

@@ -119,7 +119,13 @@ mod tests {
         let mut turns = std::collections::BTreeSet::new();
         for number in 0..100 {
             let shard = Shard(number);
-            let lease = ShardLease { shard, node: "n".into(), epoch: Epoch(1), lease_until: Timestamp::EPOCH };
+            let lease = ShardLease {
+                shard,
+                node: "n".into(),
+                node_id: "n".into(),
+                epoch: Epoch(1),
+                lease_until: Timestamp::EPOCH,
+            };
             let fenced = turn(&Commit::new().fence(shard, Epoch(1)), 4);
             assert_eq!(turn(&Commit::new().update(&lease, 1), 4), fenced);
             turns.insert(fenced);

@@ -79,8 +79,13 @@ async fn whoever_writes_everybody_finds_every_part_of_every_journal() {
 async fn a_shard_that_another_process_has_taken_is_lost_at_once() {
     let place = Place::new();
     let (old, new) = (place.open(), place.open());
-    let lease =
-        |epoch| ShardLease { shard: Shard(3), node: "n".into(), epoch: Epoch(epoch), lease_until: Timestamp::EPOCH };
+    let lease = |epoch| ShardLease {
+        shard: Shard(3),
+        node: "n".into(),
+        node_id: "n".into(),
+        epoch: Epoch(epoch),
+        lease_until: Timestamp::EPOCH,
+    };
     let step =
         |number: u8, epoch| append(ExecutionId::from_bytes([number; 32]), 0, 1, b"step").fence(Shard(3), Epoch(epoch));
     old.commit(Commit::new().insert(&lease(1))).await.unwrap();

@@ -5,6 +5,7 @@
 mod component;
 mod dispatch;
 mod execution;
+mod node;
 mod projection;
 mod shard;
 mod task;
@@ -13,6 +14,7 @@ mod token;
 pub use component::{Component, Function};
 pub use dispatch::{AuditEntry, CampaignRun, Job, OutboxItem};
 pub use execution::{Execution, Message, Timer};
+pub use node::Node;
 pub use projection::{Alert, Snapshot};
 pub use shard::ShardLease;
 pub use task::{Task, WorkerFunction};
@@ -21,8 +23,9 @@ pub use token::Token;
 use crate::{Record as _, Table};
 
 /// Every table.
-pub const ALL: [&Table; 15] = [
+pub const ALL: [&Table; 16] = [
     ShardLease::TABLE,
+    Node::TABLE,
     Component::TABLE,
     Function::TABLE,
     Execution::TABLE,

@@ -12,6 +12,8 @@ record! {
         pub shard: Shard = "shard",
         /// The last owner, for people.
         pub node: Text = "node",
+        /// The same, as it is called in [`nodes`](super::Node).
+        pub node_id: Text = "node_id",
         /// How often the shard has changed hands.
         pub epoch: Epoch = "epoch",
         /// When others may take over.

@@ -109,7 +109,13 @@ pub(super) fn key_of<R: Record>(record: &R) -> Key {
 
 /// A lease as a row.
 pub(super) fn lease(shard: u32, epoch: u64) -> ShardLease {
-    ShardLease { shard: Shard(shard), node: "node".into(), epoch: Epoch(epoch), lease_until: at(1_000) }
+    ShardLease {
+        shard: Shard(shard),
+        node: "node".into(),
+        node_id: "node".into(),
+        epoch: Epoch(epoch),
+        lease_until: at(1_000),
+    }
 }
 
 /// An execution's row.

@@ -3,7 +3,7 @@
 use onward_journal::Timestamp;
 
 use super::prelude::*;
-use crate::conformance::sample::{execution, job, step};
+use crate::conformance::sample::{self, execution, job, step};
 use crate::conformance::world::pause;
 use crate::lease::{Lease, claim, release, renew};
 use crate::tables::ShardLease;
@@ -73,7 +73,7 @@ fn fenced(held: u64, given: Epoch) -> Conflict {
 async fn a_free_shard_is_claimed_at_epoch_1(world: &World<'_>) -> Verdict {
     let lease = claimed(world, "node").await?;
     same("shard, epoch, end", (lease.shard, lease.epoch, lease.until), (SHARD, Epoch(1), at(LEASE_MS)))?;
-    let expected = ShardLease { shard: SHARD, node: "node".into(), epoch: Epoch(1), lease_until: at(LEASE_MS) };
+    let expected = ShardLease { lease_until: at(LEASE_MS), ..sample::lease(SHARD.0, 1) };
     same("the row", row(world).await?, (expected, 1))
 }
 

@@ -1,0 +1,34 @@
+//! A core that is about to give its shard up.
+//!
+//! Nothing begins any more: no attempt starts, no timer fires, nothing is loaded, messages stay in the inbox. What has begun
+//! ends, and is recorded: whoever takes over need not repeat it, and nothing is in doubt. Guests run until they wait; what they
+//! want done by then is scheduled, and the next owner starts it.
+
+use std::collections::VecDeque;
+
+use onward_journal::ExecutionId;
+
+use super::active::News;
+use super::core::Core;
+
+impl Core {
+    /// Lets nothing begin from now on.
+    pub const fn drain(&mut self) {
+        self.is_draining = true;
+    }
+
+    /// Whether all that had begun has ended, and is durable. What is in memory then is in the store as well.
+    pub fn is_drained(&self) -> bool {
+        let is_quiet = self.performing.is_empty() && self.commits.is_empty();
+        is_quiet
+            && !self.actives.values().any(|active| active.has_unrecorded())
+            && !self.loading.iter().any(|(execution, news)| self.is_needed(execution, news))
+    }
+
+    /// Whether an execution that is being read has to be: only this core knows how an attempt of it ended, or that it was not
+    /// begun.
+    pub(super) fn is_needed(&self, execution: &ExecutionId, news: &VecDeque<News>) -> bool {
+        let has_ended = news.iter().any(|news| matches!(news, News::Ended(..)));
+        has_ended || self.untouched.iter().any(|attempt| attempt.execution == *execution)
+    }
+}

@@ -1,0 +1,93 @@
+//! A store that counts what is asked of it, and can be away for a while.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use onward_journal::{ExecutionId, Timestamp};
+use onward_runs::{RunEventRecord, RunId};
+use onward_store::memory::Memory;
+use onward_store::{
+    Admitted, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, RunHead, Scan, Store, Stored, Table,
+};
+
+use crate::code::memory;
+
+pub(crate) struct Watched {
+    memory: Memory,
+    is_away: AtomicBool,
+    reads: AtomicU64,
+    writes: AtomicU64,
+}
+
+impl Watched {
+    pub(crate) fn new() -> Self {
+        let is_away = AtomicBool::new(false);
+        Self { memory: memory(), is_away, reads: AtomicU64::new(0), writes: AtomicU64::new(0) }
+    }
+
+    /// Nobody can reach it from now on, or everybody can.
+    pub(crate) fn set_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    /// How often it was read, and how often written, since the last call.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.reads.swap(0, Ordering::SeqCst), self.writes.swap(0, Ordering::SeqCst))
+    }
+
+    fn count(&self, counter: &AtomicU64) -> Result<(), Error> {
+        counter.fetch_add(1, Ordering::SeqCst);
+        match self.is_away.load(Ordering::SeqCst) {
+            true => Err(Error::Unavailable("it is away".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Watched {
+    fn policy(&self) -> &Policy {
+        self.memory.policy()
+    }
+
+    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+        self.count(&self.writes)?;
+        self.memory.apply(commit).await
+    }
+
+    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
+        self.count(&self.reads)?;
+        self.memory.row(table, key).await
+    }
+
+    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
+        self.count(&self.reads)?;
+        self.memory.rows(scan).await
+    }
+
+    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+        self.count(&self.reads)?;
+        self.memory.journal(execution, from, limit).await
+    }
+
+    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
+        self.memory.run_events(run, page).await
+    }
+
+    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        self.memory.run(run).await
+    }
+
+    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        self.memory.runs(behind, after, limit).await
+    }
+
+    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
+        self.memory.purge(purge).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        self.count(&self.reads)?;
+        self.memory.now().await
+    }
+}
