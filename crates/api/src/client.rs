@@ -30,6 +30,14 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// How long findings may come.
 const STREAM: Duration = Duration::from_secs(24 * 3_600);
 
+/// Makes sure that this process can speak TLS, whoever does so first.
+pub fn install_crypto() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Another may have been quicker, which is as good.
+        drop(rustls::crypto::ring::default_provider().install_default());
+    }
+}
+
 /// Access to a server.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -69,10 +77,7 @@ impl Client {
                 headers.insert(HeaderName::from_static(name), value(text)?);
             }
         }
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Another may have been quicker, which is as good.
-            drop(rustls::crypto::ring::default_provider().install_default());
-        }
+        install_crypto();
         let http = reqwest::Client::builder().default_headers(headers).connect_timeout(CONNECT).tcp_nodelay(true);
         let http = http.build().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
         Ok(Self { http, base })

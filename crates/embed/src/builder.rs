@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_engine::client::{Client, Scope};
-use onward_engine::node::{Library, Native, Node, Options, Role};
+use onward_engine::node::{Library, Native, Node, Options, Role, Traces};
 use onward_journal::ExecutionError;
 use onward_store::{Policy, Store};
 use onward_wasm::{Config, HostRule, HttpConfig};
@@ -24,6 +24,7 @@ pub struct Builder {
     scope: Option<Scope>,
     native: Native,
     has_workers: bool,
+    traces: Option<Arc<dyn Traces>>,
     options: Options,
     http: HttpConfig,
     wasm: Config,
@@ -42,6 +43,7 @@ impl Builder {
             scope: None,
             native: Native::default(),
             has_workers: false,
+            traces: None,
             options: Options { name: name.as_str().into(), ..Options::default() },
             http: HttpConfig::default(),
             wasm: Config { cache_folder: cache_folder(), ..Config::default() },
@@ -131,6 +133,12 @@ impl Builder {
         self
     }
 
+    /// Follows executions as traces: one for each, with a span for each thing that it did or waited for.
+    pub fn traces(mut self, traces: Arc<dyn Traces>) -> Self {
+        self.traces = Some(traces);
+        self
+    }
+
     /// How the node works, for whoever wants to say more than the rest of this says.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
@@ -152,7 +160,10 @@ impl Builder {
         let code = Arc::clone(&wasm) as Arc<dyn onward_engine::node::Code>;
         let library = Library::new(code, self.native);
         let library = if self.has_workers { library.with_workers() } else { library };
-        let node = Node::new(store, library, self.options);
+        let mut node = Node::new(store, library, self.options);
+        if let Some(traces) = self.traces {
+            node = node.with_traces(traces);
+        }
         Ok(Engine::run(client, wasm, Arc::new(node)))
     }
 }

@@ -11,7 +11,7 @@ use onward_store::{Change, Commit, Error, Field as _, Key, Records as _, Scan, S
 use tokio::time::Instant;
 
 use crate::client::{Client, Refused, Scope};
-use crate::node::Note;
+use crate::node::{Note, measure};
 use crate::shard::task::{self, CLAIMED, QUEUED};
 use crate::shard::{AttemptId, in_doubt, owner, result_message};
 
@@ -337,19 +337,23 @@ fn ended(row: &Task, version: u64, result: InvokeResult, now: Timestamp) -> Resu
 }
 
 /// Takes tasks from workers whose time is over. Returns the shards that have something to read.
-pub async fn expire(store: &dyn Store) -> Result<BTreeSet<Shard>, Error> {
-    let now = store.now().await?;
+pub async fn expire(store: &dyn Store, now: Timestamp) -> Result<BTreeSet<Shard>, Error> {
     let scan = Scan::by::<Task>(Task::BY_LEASE).until(&now).limit(LOST_PAGE);
     let lost: Vec<(Task, u64)> = store.list(scan).await?;
     let mut shards = BTreeSet::new();
     for (row, version) in lost {
         let worker = row.worker.as_deref().unwrap_or_default();
         let how = format!("worker {worker} was not heard of for {} ms", row.lease_ms);
-        let error =
-            if task::is_at_most_once(&row) { in_doubt(&how) } else { ExecutionError::named("worker_lost", how) };
+        let is_once = task::is_at_most_once(&row);
+        let error = if is_once { in_doubt(&how) } else { ExecutionError::named("worker_lost", how) };
         tracing::warn!(execution = %row.execution_id, function = %row.function, worker, "a worker is lost");
         match store.commit(ended(&row, version, Err(error), now)?).await {
-            Ok(_) => drop(shards.insert(row.shard)),
+            Ok(_) => {
+                shards.insert(row.shard);
+                if is_once {
+                    measure::in_doubt(task::id(&row));
+                }
+            }
             // It was heard of at the last moment.
             Err(Error::Conflict(_)) => {}
             Err(error) => return Err(error),

@@ -218,7 +218,7 @@ impl Sim {
         // Some steps are too much for one commit.
         let step_bytes = if self.draw.percent(30) { 20 } else { Limits::default().step_bytes };
         let limits = Limits { step_bytes, ..Limits::default() };
-        let options = Options { limits, idle_ms: 1_000, idle_max: 3 };
+        let options = Options { limits, idle_ms: 1_000, idle_max: 3, traces: true };
         let core = Core::new(SHARD, lease.epoch, Arc::new(Scripts), entropy, options);
         self.nodes.insert(self.born, Node { core, lease, leaves: None });
         self.owner = Some(self.born);
@@ -465,6 +465,8 @@ impl Sim {
                 | Action::Over { .. }
                 | Action::ReadInbox
                 | Action::Offer { .. }
+                | Action::Spans(_)
+                | Action::InDoubt(_)
                 | Action::Log { .. } => {}
                 Action::Stuck { execution, reason } => self.stuck.push(format!("{execution}: {reason}")),
             }

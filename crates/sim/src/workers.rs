@@ -79,7 +79,7 @@ impl Sim {
                 self.later(time, 300, Chore::Ask);
             }
             Chore::Expire => {
-                now(work::expire(&*self.store))?;
+                now(work::expire(&*self.store, time))?;
                 self.later(time, 1_000, Chore::Expire);
             }
             Chore::Beat(held) => {

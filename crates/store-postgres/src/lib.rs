@@ -125,6 +125,10 @@ impl Store for Postgres {
         self.readers.rows(&scan).await
     }
 
+    async fn count(&self, scan: Scan) -> Result<u64, Error> {
+        self.readers.count(&scan).await
+    }
+
     async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
         self.readers.journal(execution, from, limit).await
     }

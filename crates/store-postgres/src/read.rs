@@ -78,6 +78,17 @@ impl Readers {
     }
 
     pub(crate) async fn rows(&self, scan: &Scan) -> Result<Vec<Stored>, Error> {
+        let rows = self.scan(scan, self.limit(scan.limit), |sql| sql).await?;
+        rows.iter().map(|row| stored(scan.table, row)).collect()
+    }
+
+    pub(crate) async fn count(&self, scan: &Scan) -> Result<u64, Error> {
+        let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
+        let counted = self.scan(scan, limit, |sql| format!("SELECT count(*) FROM ({sql}) AS wanted")).await?;
+        Ok(counted.first().and_then(|row| u64::try_from(row.get::<_, i64>(0)).ok()).unwrap_or(0))
+    }
+
+    async fn scan(&self, scan: &Scan, limit: i64, ask: impl FnOnce(String) -> String) -> Result<Vec<Row>, Error> {
         let order = scan.table.order_of(scan.index);
         let equal = scan.equal.len();
         check(scan.table, &order, &scan.equal)?;
@@ -88,12 +99,10 @@ impl Readers {
             return Err(wrong(scan.table, order[0], "the row to start after has another number of columns"));
         }
         let shape = Shape { equal, has_until: scan.until.is_some(), has_after: scan.after.is_some() };
-        let limit = self.limit(scan.limit);
         let cells: Vec<Cell<'_>> = scan.equal.iter().chain(&scan.until).chain(after).map(Cell).collect();
         let mut params: Vec<Param<'_>> = cells.iter().map(|cell| cell as Param<'_>).collect();
         params.push(&limit);
-        let rows = self.query(&sql::scan(scan.table, &order, shape), &params).await?;
-        rows.iter().map(|row| stored(scan.table, row)).collect()
+        self.query(&ask(sql::scan(scan.table, &order, shape)), &params).await
     }
 
     pub(crate) async fn journal(

@@ -107,6 +107,10 @@ impl Store for Sqlite {
         self.readers.read(move |db| read::rows(db, &scan, limit)).await
     }
 
+    async fn count(&self, scan: Scan) -> Result<u64, Error> {
+        self.readers.read(move |db| read::count_rows(db, &scan)).await
+    }
+
     async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
         let limit = limit.min(self.policy.limits.page_max);
         self.readers.read(move |db| read::journal(db, execution, from, limit)).await

@@ -29,11 +29,24 @@ fn one(db: &Connection, table: &'static Table, sql: &str, values: &[Value]) -> R
     rows.next().map_err(error::from)?.map(|row| stored(table.columns, row)).transpose()
 }
 
+/// What a scan is asked with.
+fn parameters<'a>(scan: &'a Scan, limit: &'a Value) -> impl Iterator<Item = Bound<'a>> {
+    let conditions = scan.equal.iter().chain(&scan.until).chain(scan.after.iter().flatten());
+    conditions.chain([limit]).map(Bound)
+}
+
+pub(crate) fn count_rows(db: &Connection, scan: &Scan) -> Result<u64, Error> {
+    let limit = Value::Int(count(scan.limit));
+    let mut statement =
+        db.prepare_cached(&format!("SELECT count(*) FROM ({})", sql::scan(scan))).map_err(error::from)?;
+    let counted = statement.query_row(params_from_iter(parameters(scan, &limit)), |row| row.get::<_, i64>(0));
+    Ok(u64::try_from(counted.map_err(error::from)?).unwrap_or(0))
+}
+
 pub(crate) fn rows(db: &Connection, scan: &Scan, limit: usize) -> Result<Vec<Stored>, Error> {
     let limit = Value::Int(count(limit));
-    let values = scan.equal.iter().chain(&scan.until).chain(scan.after.iter().flatten()).chain([&limit]);
     let mut statement = db.prepare_cached(&sql::scan(scan)).map_err(error::from)?;
-    let mut rows = statement.query(params_from_iter(values.map(Bound))).map_err(error::from)?;
+    let mut rows = statement.query(params_from_iter(parameters(scan, &limit))).map_err(error::from)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next().map_err(error::from)? {
         found.push(stored(scan.table.columns, row)?);

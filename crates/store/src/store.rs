@@ -27,6 +27,9 @@ pub trait Store: Send + Sync + 'static {
     /// The rows that `scan` asks for.
     async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error>;
 
+    /// How many rows `scan` asks for, counted up to its limit, which may be larger than a page.
+    async fn count(&self, scan: Scan) -> Result<u64, Error>;
+
     /// The chunks of a journal that hold events from `from` on, at most `limit` of them.
     async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error>;
 

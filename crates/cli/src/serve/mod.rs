@@ -5,6 +5,7 @@ mod dev;
 mod run;
 mod settings;
 mod token;
+mod traces;
 
 use std::process::ExitCode;
 

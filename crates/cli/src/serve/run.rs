@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::settings::{SettingArgs, Settings};
+use super::traces;
 use crate::paint;
 use crate::signals::Signals;
 
@@ -80,7 +81,14 @@ pub(super) async fn serve(
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen.value))?;
     let address = listener.local_addr()?;
-    let mut engine = builder(settings, Arc::clone(&store))?.address(&address.to_string()).open().await?;
+    let mut builder = builder(settings, Arc::clone(&store))?.address(&address.to_string());
+    let mut sending = None;
+    if let Some(endpoint) = &settings.otlp_endpoint.value {
+        let (otlp, send) = traces::otlp(endpoint, &settings.node_name.value)?;
+        builder = builder.traces(otlp);
+        sending = Some(tokio::spawn(send));
+    }
+    let mut engine = builder.open().await?;
     let projecting = tokio::spawn(Projector::new(Arc::clone(&store), projector::Options::default()).run());
     let service = Service::new(Client::new(store, usual_scope()?)).with_code(engine.code()).beside(engine.node());
     let (stage, staged) = watch::channel(Stage::Serving);
@@ -105,6 +113,12 @@ pub(super) async fn serve(
     stage.send_replace(Stage::Stopping);
     if tokio::time::timeout(ANSWER, &mut serving).await.is_err() {
         serving.abort();
+    }
+    // What is left of the traces is sent: nobody can add to it.
+    if let Some(sending) = sending
+        && tokio::time::timeout(ANSWER, sending).await.is_err()
+    {
+        tracing::warn!("some traces could not be sent in time");
     }
     again.abort();
     drained?;

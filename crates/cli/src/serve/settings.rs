@@ -33,6 +33,9 @@ pub(crate) struct SettingArgs {
     /// How long tasks under way may take when this node stops or hands work to another, in milliseconds; 10000 unless told [env: ONWARD_DRAIN_MS]
     #[arg(long, value_name = "MS")]
     drain_ms: Option<u64>,
+    /// Send traces of executions to this collector by OTLP over HTTP, such as http://127.0.0.1:4318 [env: ONWARD_OTLP_ENDPOINT]
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
     /// Requests a second of each token; 5000 unless told [env: ONWARD_REQUESTS_PER_SECOND]
     #[arg(long, value_name = "N")]
     requests_per_second: Option<NonZeroU32>,
@@ -54,6 +57,7 @@ struct File {
     node_name: Option<String>,
     lease_ms: Option<NonZeroU64>,
     drain_ms: Option<u64>,
+    otlp_endpoint: Option<String>,
     requests_per_second: Option<NonZeroU32>,
     allow_hosts: Option<Vec<String>>,
     allow_private_hosts: Option<Vec<String>>,
@@ -94,6 +98,7 @@ pub(crate) struct Settings {
     pub(crate) node_name: Setting<String>,
     pub(crate) lease_ms: Setting<NonZeroU64>,
     pub(crate) drain_ms: Setting<u64>,
+    pub(crate) otlp_endpoint: Setting<Option<String>>,
     pub(crate) requests_per_second: Setting<NonZeroU32>,
     pub(crate) allow_hosts: Setting<Vec<HostPattern>>,
     pub(crate) allow_private_hosts: Setting<Vec<HostPattern>>,
@@ -131,6 +136,13 @@ impl SettingArgs {
             node_name: pick(args.node_name, "ONWARD_NODE_NAME", file.node_name, name, |text| Ok(text.to_owned()))?,
             lease_ms: pick(args.lease_ms, "ONWARD_LEASE_MS", file.lease_ms, || LEASE_MS, |text| Ok(text.parse()?))?,
             drain_ms: pick(args.drain_ms, "ONWARD_DRAIN_MS", file.drain_ms, || DRAIN_MS, |text| Ok(text.parse()?))?,
+            otlp_endpoint: pick(
+                args.otlp_endpoint.map(Some),
+                "ONWARD_OTLP_ENDPOINT",
+                file.otlp_endpoint.map(Some),
+                || None,
+                |text| Ok(Some(text.to_owned())),
+            )?,
             requests_per_second: pick(
                 args.requests_per_second,
                 "ONWARD_REQUESTS_PER_SECOND",

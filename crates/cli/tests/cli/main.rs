@@ -11,6 +11,7 @@ mod look;
 mod nodes;
 mod server;
 mod state;
+mod traces;
 mod work;
 mod worked;
 mod workers;

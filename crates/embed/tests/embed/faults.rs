@@ -175,6 +175,10 @@ impl Store for Faulty {
         self.answer(self.inner.row(table, key)).await
     }
 
+    async fn count(&self, scan: Scan) -> Result<u64, Error> {
+        self.answer(self.inner.count(scan)).await
+    }
+
     async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
         self.answer(self.inner.rows(scan)).await
     }

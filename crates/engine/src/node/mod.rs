@@ -4,6 +4,7 @@ mod balance;
 mod guest_log;
 mod library;
 mod lost;
+pub(crate) mod measure;
 mod member;
 mod nearby;
 mod offers;
@@ -33,6 +34,7 @@ pub use tasks::{Native, Task};
 
 use self::time::StoreTime;
 use crate::client::{self, FunctionInfo};
+use crate::shard::span::Span;
 use crate::shard::{self, Attempt, Entry, Unready};
 use crate::work;
 
@@ -63,6 +65,12 @@ pub trait Code: Send + Sync {
 
     /// Sends an HTTP request.
     async fn http(&self, attempt: &Attempt) -> InvokeResult;
+}
+
+/// Whoever follows executions as traces.
+pub trait Traces: Send + Sync {
+    /// Things that have ended, durably. Must not wait.
+    fn ended(&self, spans: Vec<Span>);
 }
 
 /// What a node is to others.
@@ -123,6 +131,7 @@ pub struct Node {
     /// How many nodes there are, as far as it knows.
     alive: AtomicUsize,
     time: Mutex<StoreTime>,
+    traces: Option<Arc<dyn Traces>>,
 }
 
 impl Node {
@@ -137,7 +146,16 @@ impl Node {
             in_memory: AtomicUsize::new(0),
             alive: AtomicUsize::new(0),
             time: Mutex::new(StoreTime::unknown()),
+            traces: None,
         }
+    }
+
+    /// The same, for somebody who follows executions as traces.
+    #[must_use]
+    pub fn with_traces(mut self, traces: Arc<dyn Traces>) -> Self {
+        self.options.shard.traces = true;
+        self.traces = Some(traces);
+        self
     }
 
     /// What clients of the same process tell its shards, and hear of them.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::member::millis;
 use super::time::StoreTime;
-use super::{Node, Note, log_line, tasks};
+use super::{Node, Note, log_line, measure, tasks};
 use crate::Alarm;
 use crate::client::{self, read_journal};
 use crate::shard::{Action, Attempt, AttemptId, Core, Input, Resolved};
@@ -358,7 +358,16 @@ impl<'a> Owner<'a> {
                         task.abort();
                     }
                 }
-                Action::Offer { owner, functions } => self.node.nearby.offers.offer(&owner, &functions),
+                Action::Offer { owner, functions, repeated } => {
+                    measure::repeated(repeated);
+                    self.node.nearby.offers.offer(&owner, &functions);
+                }
+                Action::Spans(spans) => {
+                    if let Some(traces) = &self.node.traces {
+                        traces.ended(spans);
+                    }
+                }
+                Action::InDoubt(attempt) => measure::in_doubt(attempt),
                 Action::Log { execution, level, message } => log_line(execution, level, &message),
                 Action::Begun { execution, result } => {
                     if let Some(told) = self.beginning.remove(&execution) {
@@ -417,6 +426,7 @@ impl<'a> Owner<'a> {
     fn perform(&mut self, attempt: Attempt, is_alone: bool) {
         let (node, ended) = (Arc::clone(self.node), self.ended.clone());
         let (id, performance) = (attempt.id, attempt.performance);
+        measure::repeated(u64::from(id.attempt > 1));
         let is_code = matches!((attempt.kind, attempt.resolved), (InvokeKind::Function, Resolved::Task(_)));
         let mut work = Box::pin(async move { tasks::perform(&node, &attempt).await });
         if is_alone

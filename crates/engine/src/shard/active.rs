@@ -1,6 +1,7 @@
 //! An execution in memory, and how it stands in the store.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 
 use onward_execution::{Execution, Guest, InFlight};
 use onward_journal::{ExecutionId, PromiseId, Text, Timestamp};
@@ -84,6 +85,8 @@ pub(super) struct Pending {
     pub(super) sent: Vec<Message>,
     /// Attempts whose end it records: should it fail, nobody else knows of them.
     pub(super) ended: Vec<(AttemptId, onward_journal::InvokeResult)>,
+    /// The sequences of the events that it records.
+    pub(super) recorded: Range<u64>,
     /// Whether it changes the row.
     pub(super) changes_row: bool,
 }

@@ -7,7 +7,7 @@ use onward_store::{Commit, Conflict, Error, Kind, Receipt};
 
 use super::active::{Active, News, Pending, UNSTORED};
 use super::core::{Core, Whose};
-use super::{Action, Attempt, AttemptId};
+use super::{Action, Attempt, AttemptId, span};
 
 impl Core {
     /// Commits what an execution has done since its last commit.
@@ -81,9 +81,16 @@ impl Core {
         if !done.sent.is_empty() {
             actions.push(Action::ReadInbox);
         }
+        if self.options.traces {
+            let spans = span::spans(&active.row, active.execution.journal(), done.recorded);
+            if !spans.is_empty() {
+                actions.push(Action::Spans(spans));
+            }
+        }
         if !done.tasks.is_empty() {
+            let repeated = done.tasks.iter().filter(|task| task.attempt > 1).count() as u64;
             let functions = done.tasks.into_iter().map(|task| task.function).collect();
-            actions.push(Action::Offer { owner: active.owner.clone(), functions });
+            actions.push(Action::Offer { owner: active.owner.clone(), functions, repeated });
         }
         if let Some(reason) = active.is_stuck.take() {
             self.leave_active(active, reason, now, actions);

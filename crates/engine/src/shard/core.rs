@@ -33,11 +33,13 @@ pub struct Options {
     pub idle_ms: u64,
     /// At most so many of them.
     pub idle_max: usize,
+    /// Whether somebody follows executions as traces.
+    pub traces: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limits: Limits::default(), idle_ms: 10_000, idle_max: 64 }
+        Self { limits: Limits::default(), idle_ms: 10_000, idle_max: 64, traces: false }
     }
 }
 
@@ -231,6 +233,7 @@ impl Core {
             }
             if attempt.delivery == Delivery::AtMostOnce && !is_untouched {
                 active.news.push_back(News::Ended(id, Err(in_doubt("it was started before a crash"))));
+                actions.push(Action::InDoubt(id));
             } else {
                 self.perform(attempt, actions);
             }

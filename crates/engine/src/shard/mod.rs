@@ -13,6 +13,7 @@ mod commits;
 mod core;
 mod drain;
 mod message;
+pub mod span;
 mod step;
 pub(crate) mod task;
 
@@ -202,7 +203,13 @@ pub enum Action {
         owner: Text,
         /// The functions, one for each task.
         functions: Vec<Text>,
+        /// How many of the tasks are not first attempts.
+        repeated: u64,
     },
+    /// Things that have ended, durably, for whoever follows executions as traces.
+    Spans(Vec<span::Span>),
+    /// Whether an attempt was performed is not known, and it must not be repeated.
+    InDoubt(AttemptId),
     /// A guest said something.
     Log {
         /// Which execution's.

@@ -384,6 +384,7 @@ pub(super) fn compose(core: &Core, active: &mut Active, now: Timestamp) -> Resul
     }
     let append = append(&mut active.execution)?;
     let has_events = append.is_some();
+    active.pending.recorded = append.as_ref().map_or(0..0, |it| it.expected..it.expected + u64::from(it.count));
     commit.journals.extend(append);
     let (state, wake_at) = active.standing();
     let is_new = active.version == UNSTORED;

@@ -91,6 +91,10 @@ impl Store for Foreign {
         self.inner.row(table, key).await
     }
 
+    async fn count(&self, scan: Scan) -> Result<u64, Error> {
+        self.inner.count(scan).await
+    }
+
     async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
         self.inner.rows(scan).await
     }

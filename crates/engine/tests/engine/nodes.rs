@@ -344,8 +344,8 @@ async fn a_node_that_has_nothing_to_do_asks_little_of_its_store() {
     sleep(Duration::from_secs(100)).await;
     let (reads, writes) = world.store.counts();
     // Each 200 ms: what is due in 8 shards, whose they are, who is there, all messages, all names. Every 1.7 s the time, for each of
-    // its leases and for the node.
-    assert!((6_400..6_600).contains(&reads), "{reads} reads in 100 s");
+    // its leases and for the node. Each second workers that are lost, and every ten what waits in 11 places.
+    assert!((6_600..6_850).contains(&reads), "{reads} reads in 100 s");
     assert!((500..550).contains(&writes), "{writes} writes in 100 s");
 }
 

@@ -60,6 +60,11 @@ impl Store for Watched {
         self.memory.row(table, key).await
     }
 
+    async fn count(&self, scan: Scan) -> Result<u64, Error> {
+        self.count(&self.reads)?;
+        self.memory.count(scan).await
+    }
+
     async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
         self.count(&self.reads)?;
         self.memory.rows(scan).await

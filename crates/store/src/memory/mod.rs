@@ -58,6 +58,10 @@ impl Store for Memory {
         Ok(self.state().get(table, &key).cloned())
     }
 
+    async fn count(&self, scan: Scan) -> Result<u64, Error> {
+        Ok(self.state().scan(&scan, usize::MAX).len() as u64)
+    }
+
     async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
         Ok(self.state().scan(&scan, self.policy.limits.page_max))
     }

@@ -32,6 +32,7 @@ super::checks!(fn written, Scans:
     a_page_after_a_row_that_is_gone_goes_on_behind_it,
     text_is_ordered_by_its_bytes,
     a_scan_shows_the_latest_version,
+    rows_are_counted_up_to_the_limit_and_beyond_a_page,
 );
 
 pub(super) fn checks() -> Vec<Check> {
@@ -226,4 +227,18 @@ async fn a_scan_shows_the_latest_version(world: &World<'_>) -> Verdict {
     same("at its old place", early, Vec::new())?;
     let late: Vec<(Job, u64)> = world.list(Scan::by::<Job>(Job::BY_TURN).equal(&job("j").status)).await?;
     same("at its new place", late, vec![(changed, 2)])
+}
+
+async fn rows_are_counted_up_to_the_limit_and_beyond_a_page(world: &World<'_>) -> Verdict {
+    same("of nothing", world.count(Scan::all::<Timer>()).await?, 0)?;
+    let timers = (1..=1_500).map(|promise| Timer { fire_at: at(promise.into()), ..timer(1, promise) });
+    world.commit(timers.fold(Commit::new(), |commit, timer| commit.insert(&timer))).await?;
+    same("beyond a page", world.count(Scan::all::<Timer>().limit(100_000)).await?, 1_500)?;
+    same("up to the limit", world.count(Scan::all::<Timer>().limit(700)).await?, 700)?;
+    let due = Scan::by::<Timer>(Timer::BY_DUE).equal(&crate::Shard(1)).until(&at(30)).limit(100_000);
+    same("of those that are due", world.count(due.clone()).await?, 30)?;
+    let after = Timer { fire_at: at(10), ..timer(1, 10) };
+    same("of those after one", world.count(due.after(&after)).await?, 20)?;
+    let elsewhere = Scan::by::<Timer>(Timer::BY_DUE).equal(&crate::Shard(2));
+    same("of another shard", world.count(elsewhere).await?, 0)
 }

@@ -135,6 +135,10 @@ impl Store for Flawed {
         self.flaw.rows(&self.memory, scan).await
     }
 
+    async fn count(&self, scan: Scan) -> Result<u64, Error> {
+        self.memory.count(scan).await
+    }
+
     async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
         self.flaw.journal(&self.memory, execution, from, limit).await
     }
