@@ -14,7 +14,7 @@ use crate::shard::message_event;
 use crate::{inbox, waits, work};
 
 /// How to run one; said wherever none runs.
-const START_ONE: &str = "no process works on this store: start one with `onward worker`";
+const START_ONE: &str = "no process works on this store: start one with `onward serve` or `onward node`";
 
 /// What is known of an execution, for whoever explains it.
 #[derive(Debug, Clone)]

@@ -127,16 +127,7 @@ impl Index {
             }
             (Event::JoinSetSubmitted { .. } | Event::JoinSetAwaited { .. }, _) => self.script.push(sequence),
             (Event::InvokeStarted { attempt, performer, .. }, Some(number)) => {
-                self.scheduled.remove(&number);
-                self.leave_queue(number);
-                self.in_flight.insert(number, InFlight { number, attempt: *attempt, performer: *performer });
-                if let Some(timeout_ms) = self.timeouts.get(&number)
-                    && !performer.is_owner()
-                {
-                    let limit = recorded.timestamp.plus_ms(*timeout_ms);
-                    self.limits.insert(number, limit);
-                    self.due.insert((limit, number));
-                }
+                self.fly(InFlight { number, attempt: *attempt, performer: *performer }, recorded.timestamp);
             }
             (Event::InvokeRetrying { retry_at, .. }, Some(number)) => {
                 self.land(number);
@@ -161,6 +152,21 @@ impl Index {
                 self.close(End::Interrupted(sequence));
             }
             _ => {}
+        }
+    }
+
+    /// An attempt begins. Who performs it elsewhere is not waited for longer than it may take.
+    fn fly(&mut self, flight: InFlight, at: Timestamp) {
+        let number = flight.number;
+        self.scheduled.remove(&number);
+        self.leave_queue(number);
+        self.in_flight.insert(number, flight);
+        if let Some(timeout_ms) = self.timeouts.get(&number)
+            && !flight.performer.is_owner()
+        {
+            let limit = at.plus_ms(*timeout_ms);
+            self.limits.insert(number, limit);
+            self.due.insert((limit, number));
         }
     }
 

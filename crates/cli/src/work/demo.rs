@@ -192,7 +192,7 @@ impl Worker {
     fn start(url: &str) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
-        command.args(["worker", "--store", url, "--lease-ms", &LEASE_MS.to_string()]);
+        command.args(["node", "--store", url, "--lease-ms", &LEASE_MS.to_string()]);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         Ok(Self(child.context("cannot start another process")?))
     }

@@ -5,13 +5,13 @@ mod demo;
 mod deploy;
 mod doctor;
 mod ls;
+mod node;
 mod show;
 mod signal;
 mod start;
 mod tasks;
 mod watch;
 mod why;
-mod worker;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) enum Command {
     Signal(signal::Args),
     Cancel(cancel::Args),
     Doctor(doctor::Args),
-    Worker(worker::Args),
+    Node(node::Args),
 }
 
 pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
@@ -53,7 +53,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Signal(args) => block_on(signal::run(args)),
         Command::Cancel(args) => block_on(cancel::run(args)),
         Command::Doctor(args) => block_on(doctor::run(args)),
-        Command::Worker(args) => block_on(worker::run(args)),
+        Command::Node(args) => block_on(node::run(args)),
     }
 }
 

@@ -149,7 +149,7 @@ struct Worker(Child);
 
 impl Worker {
     fn start(place: &Place) -> Self {
-        let mut command = place.command(&["worker", "--store", &place.url, "--lease-ms", "200"]);
+        let mut command = place.command(&["node", "--store", &place.url, "--lease-ms", "200"]);
         command.env("ONWARD_CACHE", own_cache(place));
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }

@@ -17,7 +17,7 @@ struct Worker(Child);
 
 impl Worker {
     fn of(place: &Place) -> Self {
-        let mut command = place.command(&["worker", "--lease-ms", "1000"]);
+        let mut command = place.command(&["node", "--lease-ms", "1000"]);
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 }

@@ -202,6 +202,21 @@ fn run_events_go_in_and_out_through_a_server() {
     assert_eq!(server.ask(&format!("GET /v1/runs/{run}/snapshot"), &stranger, "").code(), "no_run");
 }
 
+/// What a letter in the table below stands for.
+const fn status(letter: char) -> u16 {
+    match letter {
+        'r' => 200,
+        'c' => 201,
+        'a' | 'o' => 202,
+        'd' => 204,
+        'b' => 400,
+        'n' => 404,
+        'l' => 409,
+        'u' => 422,
+        _ => 403,
+    }
+}
+
 #[test]
 fn nobody_sees_or_does_more_than_their_token_allows() {
     let place = Place::sqlite();
@@ -239,17 +254,6 @@ fn nobody_sees_or_does_more_than_their_token_allows() {
         ("GET /v1/doctor", "", "---r-"),
         ("GET /v1/verify", "", "---r-"),
     ];
-    let status = |letter| match letter {
-        'r' => 200,
-        'c' => 201,
-        'a' | 'o' => 202,
-        'd' => 204,
-        'b' => 400,
-        'n' => 404,
-        'l' => 409,
-        'u' => 422,
-        _ => 403,
-    };
     for (request, body, letters) in paths {
         for (letter, token) in letters.chars().zip([&viewer, &operator, &engineer, &admin, &worker]) {
             // A component is not decoded as text, nor is it JSON.

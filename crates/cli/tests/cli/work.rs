@@ -197,7 +197,7 @@ fn a_worker_that_is_asked_to_stop_gives_its_shards_up() {
     let place = Place::sqlite();
     let started = place.run(&["start", "echo", "1"]);
     let execution = text(&started.stdout).trim().to_owned();
-    let mut worker = place.command(&["worker"]).stderr(Stdio::null()).spawn().unwrap();
+    let mut worker = place.command(&["node"]).stderr(Stdio::null()).spawn().unwrap();
     while !kinds(&place.events(&execution)).contains(&"ExecutionCompleted") {
         assert_eq!(worker.try_wait().unwrap(), None, "it works until it is stopped");
     }
@@ -229,7 +229,7 @@ fn a_worker_whose_store_fails_ends_and_says_so() {
     }
     let store = place.folder.path().join("store.db");
     let blocks = store.metadata().unwrap().len() / 512 + 1;
-    let limited = place.command(&["worker"]);
+    let limited = place.command(&["node"]);
     let mut worker = Command::new("sh");
     worker.args(["-c", "trap '' XFSZ; ulimit -f \"$1\"; exec \"$2\" worker", "sh", &blocks.to_string()]);
     worker.arg(limited.get_program()).current_dir(place.folder.path());

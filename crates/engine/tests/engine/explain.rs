@@ -109,7 +109,7 @@ async fn nobody_is_told_from_somebody_who_is_gone() {
     let fresh = place.explain(id).await;
     assert_eq!(fresh.owner, Owner::Nobody);
     assert_eq!(fresh.waits.waits_for[0].what, What::Code);
-    assert_eq!(fresh.next[0], "no process works on this store: start one with `onward worker`");
+    assert_eq!(fresh.next[0], "no process works on this store: start one with `onward serve` or `onward node`");
     let node = place.node();
     tokio::time::sleep(Duration::from_secs(1)).await;
     node.kill().await;

@@ -1,4 +1,4 @@
-//! `onward worker`: runs the executions of a store until it is stopped. `onward demo` starts it to kill it.
+//! `onward node`: runs the executions of a store until it is stopped. `onward demo` starts it to kill it.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::access::{Want, WorkArgs};
 use crate::paint;
 use crate::signals::Signals;
 
-/// Run the executions of a store until Ctrl-C
+/// Run the executions of a store until Ctrl-C, without answering over HTTP
 ///
 /// Any number of processes can work on one Postgres store, and one on a SQLite store; another takes over when one is gone.
 ///
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let access = args.work.open(Want::Create).await?;
-    let Some(client) = access.client else { bail!("a worker runs the executions of a store: --store URL") };
+    let Some(client) = access.client else { bail!("a node runs the executions of a store: --store URL") };
     let mut engine = args.run.engine(&client).lease(Duration::from_millis(args.lease_ms)).open().await?;
     let mut signals = Signals::listen()?;
     tokio::select! {
