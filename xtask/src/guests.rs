@@ -15,7 +15,7 @@ use crate::command::{Call, probe};
 use crate::run::Run;
 
 const TARGET: &str = "wasm32-unknown-unknown";
-const GUESTS: [&str; 2] = ["journals", "orders"];
+const GUESTS: [&str; 3] = ["bench", "journals", "orders"];
 const BUILT: &str = "examples/workflows/built";
 const DIGESTS: &str = "examples/workflows/built/digests.txt";
 /// Apart from the engine's own, so that neither waits for the other.

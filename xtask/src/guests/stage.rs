@@ -18,7 +18,7 @@ const WORKSPACE: &str = "examples/workflows";
 const SDK: &str = "sdk/rust";
 const SDK_PARTS: [&str; 3] = ["Cargo.toml", "macros", "src"];
 const INTERFACE: &str = "sdk/wit";
-const WORKSPACE_PARTS: [&str; 4] = ["Cargo.lock", "Cargo.toml", "journals", "orders"];
+const WORKSPACE_PARTS: [&str; 5] = ["Cargo.lock", "Cargo.toml", "bench", "journals", "orders"];
 
 pub(crate) fn copy_sources(run: &Run) -> Result<()> {
     let stage = run.root.join(FOLDER);
