@@ -256,6 +256,7 @@ impl Writing {
         let committed = answers.and_then(|answers| {
             self.expect_transaction()?;
             self.execute("COMMIT")?;
+            metrics::counter!("onward_store_transactions_total").increment(1);
             Ok(answers)
         });
         if committed.is_err() {

@@ -24,6 +24,7 @@ pub(super) async fn flush(client: &ClientWrapper, decided: &Decided<'_>) -> Resu
     heads(decided, &mut steps);
     events(decided, &mut steps);
     pipeline::send(client, &steps, Frame::Commit).await?;
+    metrics::counter!("onward_store_transactions_total").increment(1);
     Ok(())
 }
 

@@ -125,6 +125,7 @@ async fn store(
     };
     let statement = client.prepare_cached(&step.sql).await?;
     let rows: Vec<Row> = client.query(&statement, &step.borrowed()).await?;
+    metrics::counter!("onward_store_transactions_total").increment(1);
     Ok(rows.first().map(|row| row.try_get::<_, Time>(0)).transpose()?.map(|stamp| stamp.0))
 }
 
