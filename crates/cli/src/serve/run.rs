@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::settings::{SettingArgs, Settings};
-use crate::paint;
+use crate::{descriptors, paint};
 
 /// Serve a store: run its executions, and answer over HTTP
 ///
@@ -78,6 +78,7 @@ pub(super) async fn serve(
     requests_per_second: Option<std::num::NonZeroU32>,
     ready: impl FnOnce(std::net::SocketAddr) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
+    descriptors::allow_many();
     let metrics = recorder()?;
     let listener = TcpListener::bind(settings.listen.value)
         .await

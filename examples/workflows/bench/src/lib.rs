@@ -11,9 +11,6 @@ pub struct Load {
     /// Has each step done by the task of this name, wherever it is, instead of the one beside the workflow.
     #[serde(default)]
     pub task: Option<String>,
-    /// Whether each step logs that it is performed.
-    #[serde(default)]
-    pub audit: bool,
     /// How many steps `bench_long` takes for its beginning, and how many for its end.
     #[serde(default)]
     pub part: u32,
@@ -29,12 +26,20 @@ pub struct Ends {
     pub last_ms: f64,
 }
 
+/// What `bench_recovery` does.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Interrupted {
+    pub load: Load,
+    /// Whom it sends a request in the middle.
+    pub url: String,
+}
+
 impl Load {
     /// One step, not begun yet.
     fn step(&self) -> Call<u32> {
         match &self.task {
-            Some(name) => call_named(name, &self.audit),
-            None => call(bench_step, self.audit),
+            Some(name) => call_named(name, &()),
+            None => call(bench_step, ()),
         }
     }
 }
@@ -84,22 +89,33 @@ pub fn bench_fanout(load: Load) -> Result<u32> {
     Ok(set.join_all()?.into_iter().sum())
 }
 
+/// Half of the steps, a request to somebody outside, and the other half.
+#[workflow]
+pub fn bench_recovery(interrupted: Interrupted) -> Result<u32> {
+    let Interrupted { load, url } = interrupted;
+    let mut done = 0;
+    for step in 0..load.steps {
+        if step == load.steps / 2 {
+            http(&format!("POST {url}")).send()?.successful()?;
+        }
+        done += load.step().run()?;
+    }
+    Ok(done)
+}
+
 /// Waits for the signal `go`.
 #[workflow]
 pub fn bench_parked() -> Result<Json> {
     await_signal("go")
 }
 
-/// Counts for one. What is logged is the same for every performance of the same step, so that those of one can be counted.
+/// Counts for one.
 #[task]
-pub fn bench_step(audit: bool) -> Result<u32> {
-    if audit {
-        info!("performed {}", own().idempotency_key);
-    }
+pub fn bench_step() -> Result<u32> {
     Ok(1)
 }
 
-onward::component!(bench_empty, bench_chain, bench_long, bench_fanout, bench_parked, bench_step);
+onward::component!(bench_empty, bench_chain, bench_long, bench_fanout, bench_recovery, bench_parked, bench_step);
 
 #[cfg(test)]
 mod tests;
