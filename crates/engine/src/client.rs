@@ -183,7 +183,18 @@ impl Client {
 
     /// Starts a workflow, unless `key` has started one already.
     pub async fn start(&self, function: &str, input: Payload, key: Option<&str>) -> Result<Started, Refused> {
-        self.fits(&input)?;
+        let (id, deployed) = self.to_start(function, &input, key).await?;
+        self.start_as(id, &deployed, input, key).await
+    }
+
+    /// What a start would start, and as whom.
+    pub(crate) async fn to_start(
+        &self,
+        function: &str,
+        input: &Payload,
+        key: Option<&str>,
+    ) -> Result<(ExecutionId, Function), Refused> {
+        self.fits(input)?;
         let Some((deployed, _)) = self.function_row(function).await? else {
             return Err(Refused::NoFunction(function.to_owned()));
         };
@@ -192,7 +203,17 @@ impl Client {
         }
         let made = key.map_or_else(random_key, str::to_owned);
         let id = ExecutionId::derive(&deployed.component_digest, None, &self.unique_key(function, &made));
-        let conflict = match self.insert(id, &deployed, input.clone(), key).await {
+        Ok((id, deployed))
+    }
+
+    pub(crate) async fn start_as(
+        &self,
+        id: ExecutionId,
+        deployed: &Function,
+        input: Payload,
+        key: Option<&str>,
+    ) -> Result<Started, Refused> {
+        let conflict = match self.insert(id, deployed, input.clone(), key).await {
             Ok(()) => return Ok(Started { execution: id, existed: false }),
             Err(Error::Conflict(conflict)) => conflict,
             Err(error) => return Err(error.into()),
