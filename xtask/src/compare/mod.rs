@@ -68,7 +68,7 @@ pub(crate) fn compare(run: &Run, args: &CompareArgs) -> Result<String> {
         // Whoever is first in one round is last in the next.
         sides.reverse();
     }
-    sides.sort_by_key(|figures| figures.side.name());
+    sides.sort_by_key(|figures| figures.side);
     let machine = machine::describe(run);
     if !args.quick && args.only.is_none() {
         page::write(run, &machine, &sides)?;

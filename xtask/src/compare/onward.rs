@@ -20,12 +20,38 @@ const WORKFLOWS: &str = "examples/workflows/built/bench.wasm";
 const REQUESTS_PER_SECOND: &str = "4294967295";
 /// Longer than any of the work should take.
 const WAIT_MS: u32 = 60_000;
+/// Where tasks may send requests. Nobody has this name, and none is sent.
+const NOBODY: &str = "tasks.invalid";
 /// Where an answer has what the workflow returned.
 const RESULT: &str = "result";
 
-/// What a server waits for before it answers, as the store's own page has it.
-const DURABILITY: &str = "SQLite, journal_mode=WAL, synchronous=FULL: what anybody outside can see is synced to disk; \
-                          steps of tasks that may send no requests share commits";
+/// What the tasks of the workflows may do. They do nothing either way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tasks {
+    /// Reach nobody: a workflow goes on with them while its last steps are being stored.
+    Contained,
+    /// Send requests: each waits until what led to it is durable.
+    Outgoing,
+}
+
+impl Tasks {
+    const fn settings(self) -> &'static str {
+        match self {
+            Self::Contained => "no rate limit; tasks are WASM in the server and may send no requests",
+            Self::Outgoing => "no rate limit; tasks are WASM in the server and may send requests",
+        }
+    }
+
+    const fn durability(self) -> &'static str {
+        match self {
+            Self::Contained => {
+                "SQLite, WAL, synchronous=FULL: what anybody outside can see is synced to disk; a workflow goes on \
+                 meanwhile, and several of its steps share a sync"
+            }
+            Self::Outgoing => "SQLite, WAL, synchronous=FULL: a step is synced to disk before the next begins",
+        }
+    }
+}
 
 /// The server. The process comes first, because it is to end before its data goes.
 pub(crate) struct Onward {
@@ -35,17 +61,17 @@ pub(crate) struct Onward {
     token: String,
 }
 
-pub(crate) fn install(run: &Run) -> Result<Facts> {
+pub(crate) fn install(run: &Run, tasks: Tasks) -> Result<Facts> {
     eprintln!("  building onward for release");
     Call::new(run, "cargo", ["build", "--release", "--locked", "-p", "onward"]).quiet()?;
     Ok(Facts {
         versions: printed(clean(&program(run)).arg("--version"))?,
-        settings: "its own, but for the rate limit of a token; tasks are WASM in the server".to_owned(),
-        durability: DURABILITY.to_owned(),
+        settings: tasks.settings().to_owned(),
+        durability: tasks.durability().to_owned(),
     })
 }
 
-pub(crate) fn start(run: &Run) -> Result<Onward> {
+pub(crate) fn start(run: &Run, tasks: Tasks) -> Result<Onward> {
     let (program, folder) = (program(run), run.root.join(FOLDER));
     let data = DataFolder::make(folder.join("data"))?;
     let store = format!("sqlite:{}", data.path().join("onward.db").display());
@@ -61,8 +87,12 @@ pub(crate) fn start(run: &Run) -> Result<Onward> {
     let known = Request::post(address, "/v1/executions", &json!({ "function": "none" })).with_token(&token);
     server.wait_until_it_is_there(&known)?;
     let url = format!("http://{address}");
-    let component = run.root.join(WORKFLOWS);
-    printed(on(&program, &folder).args(["deploy", "--server", &url]).arg(component).env("ONWARD_TOKEN", &token))?;
+    let mut deploy = on(&program, &folder);
+    deploy.args(["deploy", "--server", &url]).arg(run.root.join(WORKFLOWS)).env("ONWARD_TOKEN", &token);
+    if tasks == Tasks::Outgoing {
+        deploy.args(["--allow-host", NOBODY]);
+    }
+    printed(&mut deploy)?;
     let onward = Onward { processes: [server], _data: data, address, token };
     onward.request(Work::Start).send().context("the workflows do not run")?;
     Ok(onward)

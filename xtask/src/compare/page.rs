@@ -7,27 +7,24 @@ use anyhow::{Context, Result};
 
 use crate::compare::measurement::Measurement;
 use crate::compare::report::{Figures, grouped};
-use crate::compare::workload::{Ends, PART_STEPS, Workload};
+use crate::compare::workload::{PART_STEPS, WORKLOADS};
 use crate::run::Run;
 
 const PAGE: &str = "docs/benchmarks.md";
 const BEGIN: &str = "<!-- compare: begin, written by `cargo xtask compare` -->";
 const END: &str = "<!-- compare: end -->";
 
-/// One figure of a workload on both sides.
+/// One figure of a workload on all sides.
 struct Row {
     name: String,
-    ours: f64,
-    theirs: f64,
+    figures: Vec<f64>,
 }
 
-/// Puts the comparison of two sides where the last one was.
+/// Puts a comparison where the last one was. The last side is the one that the others are compared with.
 pub(crate) fn write(run: &Run, machine: &str, sides: &[Figures]) -> Result<()> {
-    let [ours, theirs] = sides else { return Ok(()) };
     let path = run.root.join(PAGE);
     let page = fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
-    let page =
-        replaced(&page, &section(machine, ours, theirs)).with_context(|| format!("{PAGE} has no place for it"))?;
+    let page = replaced(&page, &section(machine, sides)).with_context(|| format!("{PAGE} has no place for it"))?;
     fs::write(&path, page).with_context(|| format!("cannot write {PAGE}"))?;
     eprintln!("  {PAGE} has the table");
     Ok(())
@@ -40,79 +37,103 @@ fn replaced(page: &str, section: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n\n{section}\n{END}{after}"))
 }
 
-fn section(machine: &str, ours: &Figures, theirs: &Figures) -> String {
-    let mut text = format!("{machine}. Medians of {} rounds; sides take turns.\n\n", ours.rounds());
-    for figures in [ours, theirs] {
+fn section(machine: &str, sides: &[Figures]) -> String {
+    let rounds = sides.first().map_or(0, Figures::rounds);
+    let mut text = format!("{machine}. Medians of {rounds} rounds; sides take turns.\n\n");
+    for figures in sides {
         let facts = &figures.facts;
         // Writing to a String cannot fail.
         let _ = writeln!(text, "- {}: {}. Settings: {}.", figures.side.name(), facts.versions, facts.settings);
         let _ = writeln!(text, "  Durability: {}.", facts.durability);
     }
-    let [our_name, their_name] = [ours, theirs].map(|figures| figures.side.name());
-    let _ = writeln!(text, "\n| a second | {our_name} | {their_name} | times |\n|---|---|---|---|");
-    let rows = rates(ours, theirs);
-    for row in &rows {
-        let times = row.ours / row.theirs;
-        let _ = writeln!(text, "| {} | {} | {} | {times:.1} |", row.name, grouped(row.ours), grouped(row.theirs));
+    let names: Vec<&str> = sides.iter().map(|figures| figures.side.name()).collect();
+    push_table(&mut text, "a second, and times that of the last", &names, &rates(sides), times);
+    let plain = |figures: &[f64]| figures.iter().map(|figure| shown(*figure)).collect();
+    for (title, figure) in BESIDE {
+        push_table(&mut text, title, &names, &rows(sides, figure), plain);
     }
-    let heads = ["p50 ms", "p99 ms", "CPU µs each", "bytes written each"];
-    let _ = writeln!(text, "\n| {our_name} / {their_name} | {} |\n|---|---|---|---|---|", heads.join(" | "));
-    for ((workload, ours), (_, theirs)) in ours.rows().zip(theirs.rows()) {
-        let cells = beside(&Measurement::median(ours), &Measurement::median(theirs));
-        let _ = writeln!(text, "| {} | {} |", workload.name(), cells.join(" | "));
-    }
-    let _ = writeln!(text, "\n{}", slower(&rows));
+    let _ = writeln!(text, "\n{}", slower(&names, &rates(sides)));
     text
 }
 
-fn rates(ours: &Figures, theirs: &Figures) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for ((workload, ours), (_, theirs)) in ours.rows().zip(theirs.rows()) {
-        let (ours, theirs) = (Measurement::median(ours), Measurement::median(theirs));
-        rows.push(Row { name: Workload::name(workload), ours: ours.rate, theirs: theirs.rate });
-        if let (Some(ours), Some(theirs)) = (ours.ends, theirs.ends) {
-            let part = |which: &str, figure: fn(Ends) -> f64| Row {
-                name: format!("its {which} {PART_STEPS}"),
-                ours: figure(ours),
-                theirs: figure(theirs),
-            };
-            rows.push(part("first", |ends| ends.first));
-            rows.push(part("last", |ends| ends.last));
-        }
-    }
-    rows
-}
+/// Something that was measured.
+type Figure = fn(&Measurement) -> f64;
 
 /// What stands beside the rates.
-fn beside(ours: &Measurement, theirs: &Measurement) -> [String; 4] {
-    let pair = |figure: &dyn Fn(&Measurement) -> Option<String>| {
-        [ours, theirs].map(|one| figure(one).unwrap_or_else(|| "–".to_owned())).join(" / ")
-    };
-    [
-        pair(&|one| Some(format!("{:.1}", one.p50_ms))),
-        pair(&|one| one.p99_ms.map(|p99_ms| format!("{p99_ms:.1}"))),
-        pair(&|one| Some(grouped(one.cpu_seconds() * 1e6 / one.units()))),
-        pair(&|one| Some(grouped(one.written_bytes() / one.units()))),
-    ]
+const BESIDE: [(&str, Figure); 4] = [
+    ("p50 ms", |one| one.p50_ms),
+    ("p99 ms", |one| one.p99_ms.unwrap_or(f64::NAN)),
+    ("CPU µs each", |one| one.cpu_seconds() * 1e6 / one.units()),
+    ("bytes written each", |one| one.written_bytes() / one.units()),
+];
+
+fn push_table(text: &mut String, title: &str, names: &[&str], rows: &[Row], cells: impl Fn(&[f64]) -> Vec<String>) {
+    let _ = writeln!(text, "\n| {title} | {} |\n|---{}|", names.join(" | "), "|---".repeat(names.len()));
+    for row in rows {
+        let _ = writeln!(text, "| {} | {} |", row.name, cells(&row.figures).join(" | "));
+    }
 }
 
-/// Where we are slower, in words.
-fn slower(rows: &[Row]) -> String {
-    let slower: Vec<String> = rows
-        .iter()
-        .filter(|row| row.ours < row.theirs)
-        .map(|row| format!("{} ({:.1} times)", row.name, row.theirs / row.ours))
-        .collect();
-    if slower.is_empty() {
-        "Onward is slower in none of them.".to_owned()
-    } else {
-        format!("Onward is slower in: {}.", slower.join("; "))
+/// One figure of every workload.
+fn rows(sides: &[Figures], figure: Figure) -> Vec<Row> {
+    let row = |index: usize| {
+        let median = |side: &Figures| Measurement::median(&side.repetitions[index]);
+        let figures = sides.iter().map(|side| figure(&median(side))).collect();
+        Row { name: WORKLOADS[index].name(), figures }
+    };
+    (0..WORKLOADS.len()).map(row).collect()
+}
+
+/// The rate of every workload, and of the ends of long ones.
+fn rates(sides: &[Figures]) -> Vec<Row> {
+    let first = rows(sides, |one| one.ends.map_or(f64::NAN, |ends| ends.first));
+    let last = rows(sides, |one| one.ends.map_or(f64::NAN, |ends| ends.last));
+    let mut all = Vec::new();
+    for ((row, first), last) in rows(sides, |one| one.rate).into_iter().zip(first).zip(last) {
+        all.push(row);
+        for (which, ends) in [("first", first), ("last", last)] {
+            if ends.figures.iter().all(|figure| figure.is_finite()) {
+                all.push(Row { name: format!("its {which} {PART_STEPS}"), ..ends });
+            }
+        }
     }
+    all
+}
+
+/// Each, and how many times the last one it is.
+fn times(figures: &[f64]) -> Vec<String> {
+    let Some((last, others)) = figures.split_last() else { return Vec::new() };
+    let beside = |figure: &f64| format!("{} ({:.1} ×)", grouped(*figure), figure / last);
+    others.iter().map(beside).chain([grouped(*last)]).collect()
+}
+
+/// Nothing where nothing is known.
+fn shown(figure: f64) -> String {
+    if figure.is_nan() {
+        return "–".to_owned();
+    }
+    if figure < 100.0 { format!("{figure:.1}") } else { grouped(figure) }
+}
+
+/// Where a side is slower than the last one, in words.
+fn slower(names: &[&str], rows: &[Row]) -> String {
+    let mut slower = Vec::new();
+    for Row { name, figures } in rows {
+        let Some((last, others)) = figures.split_last() else { continue };
+        for (side, figure) in names.iter().zip(others).filter(|(_, figure)| *figure < last) {
+            slower.push(format!("{side} in {name} ({:.1} times)", last / figure));
+        }
+    }
+    let last = names.last().copied().unwrap_or_default();
+    if slower.is_empty() {
+        return format!("None of these is slower than {last}.");
+    }
+    format!("Slower than {last}: {}.", slower.join("; "))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BEGIN, END, Row, replaced, slower};
+    use super::{BEGIN, END, Row, replaced, shown, slower, times};
 
     #[test]
     fn only_what_is_between_the_marks_changes() {
@@ -123,9 +144,16 @@ mod tests {
 
     #[test]
     fn what_is_slower_is_said() {
-        let row = |name: &str, ours, theirs| Row { name: name.to_owned(), ours, theirs };
-        assert_eq!(slower(&[row("chain", 2.0, 1.0)]), "Onward is slower in none of them.");
-        let rows = [row("chain", 2.0, 1.0), row("start", 1.0, 1.5)];
-        assert_eq!(slower(&rows), "Onward is slower in: start (1.5 times).");
+        let row = |name: &str, figures: [f64; 2]| Row { name: name.to_owned(), figures: figures.to_vec() };
+        let names = ["Us", "Them"];
+        assert_eq!(slower(&names, &[row("chain", [2.0, 1.0])]), "None of these is slower than Them.");
+        let rows = [row("chain", [2.0, 1.0]), row("start", [1.0, 1.5])];
+        assert_eq!(slower(&names, &rows), "Slower than Them: Us in start (1.5 times).");
+    }
+
+    #[test]
+    fn each_stands_beside_the_last() {
+        assert_eq!(times(&[20_000.0, 500.0, 1_000.0]), ["20,000 (20.0 ×)", "500 (0.5 ×)", "1,000"]);
+        assert_eq!([f64::NAN, 1.25, 1_234.5].map(shown), ["–", "1.2", "1,234"]);
     }
 }

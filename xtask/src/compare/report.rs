@@ -25,7 +25,7 @@ impl Figures {
         self.repetitions.first().map_or(0, Vec::len)
     }
 
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (&'static Workload, &[Measurement])> {
+    fn rows(&self) -> impl Iterator<Item = (&'static Workload, &[Measurement])> {
         WORKLOADS.iter().zip(self.repetitions.iter().map(Vec::as_slice))
     }
 }

@@ -15,9 +15,12 @@ use crate::compare::{onward, restate};
 use crate::run::Run;
 
 /// An engine.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Side {
+    /// With tasks that reach nobody.
     Onward,
+    /// With tasks that may send requests.
+    OnwardOutgoing,
     Restate,
 }
 
@@ -51,6 +54,7 @@ impl Side {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Onward => "Onward",
+            Self::OnwardOutgoing => "Onward, outgoing",
             Self::Restate => "Restate",
         }
     }
@@ -58,7 +62,8 @@ impl Side {
     /// Gets what is needed to start it, which may take a while.
     pub(crate) fn install(self, run: &Run, choices: Choices) -> Result<Facts> {
         match self {
-            Self::Onward => onward::install(run),
+            Self::Onward => onward::install(run, onward::Tasks::Contained),
+            Self::OnwardOutgoing => onward::install(run, onward::Tasks::Outgoing),
             Self::Restate => restate::install(run, choices),
         }
     }
@@ -66,7 +71,8 @@ impl Side {
     /// Starts it without any data.
     pub(crate) fn start(self, run: &Run, choices: Choices) -> Result<Box<dyn Running>> {
         match self {
-            Self::Onward => Ok(Box::new(onward::start(run)?)),
+            Self::Onward => Ok(Box::new(onward::start(run, onward::Tasks::Contained)?)),
+            Self::OnwardOutgoing => Ok(Box::new(onward::start(run, onward::Tasks::Outgoing)?)),
             Self::Restate => Ok(Box::new(restate::start(run, choices)?)),
         }
     }
