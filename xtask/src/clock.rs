@@ -1,12 +1,14 @@
-//! The one place that reads the machine's clock, to say how long a step took.
+//! The one place that reads the machine's clock and waits by it: to say how long a step took, to put load on a server for
+//! a while, and to ask another process again.
 
 use std::time::{Duration, Instant};
 
 /// Runs from the moment it is made.
+#[derive(Clone, Copy)]
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
-    #[expect(clippy::disallowed_methods, reason = "durations are printed for a person; nothing is decided on them")]
+    #[expect(clippy::disallowed_methods, reason = "how long things take is what is asked for here")]
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
@@ -14,4 +16,9 @@ impl Stopwatch {
     pub(crate) fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a process of somebody else does not say when it is ready: it is asked")]
+pub(crate) fn pause(duration: Duration) {
+    std::thread::sleep(duration);
 }

@@ -15,7 +15,7 @@ use crate::command::{Call, probe};
 use crate::run::Run;
 
 const TARGET: &str = "wasm32-unknown-unknown";
-const GUESTS: [&str; 3] = ["journals", "orders", "remote"];
+const GUESTS: [&str; 4] = ["bench", "journals", "orders", "remote"];
 const BUILT: &str = "examples/workflows/built";
 const DIGESTS: &str = "examples/workflows/built/digests.txt";
 /// Apart from the engine's own, so that neither waits for the other.

@@ -4,6 +4,7 @@
 
 mod clock;
 mod command;
+mod compare;
 mod guests;
 mod run;
 mod steps;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
+use crate::compare::CompareArgs;
 use crate::run::{Length, Output, Run};
 use crate::steps::{fuzz, model, mutants};
 
@@ -53,6 +55,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Measure the same workloads on one engine after the other, by the same driver on this machine.
+    Compare(CompareArgs),
     /// Change the code in small ways and see that a test notices each.
     Mutants {
         /// Passed on to `cargo mutants`.
@@ -126,6 +130,10 @@ fn perform(task: Task) -> Result<()> {
         Task::Guests { check } => {
             let run = Run::locate(Length::Short, Output::OnFailure)?;
             guests::guests(&run, if check { guests::Mode::Check } else { guests::Mode::Write })
+        }
+        Task::Compare(args) => {
+            let run = Run::locate(Length::Short, Output::OnFailure)?;
+            print_data(&compare::compare(&run, &args)?)
         }
         Task::Mutants { extra } => {
             let run = Run::locate(Length::Short, Output::Shown)?;

@@ -184,16 +184,16 @@ fn cargo_install(run: &Run, name: &str, version: &str) -> Result<()> {
     Ok(())
 }
 
-/// Installs the model's npm modules when they are absent or older than the lock file.
-pub(crate) fn ensure_node_modules(run: &Run) -> Result<()> {
-    let spec = run.root.join("spec");
-    let installed = modified(&spec.join("node_modules/.package-lock.json"));
-    let locked = modified(&spec.join("package-lock.json"));
+/// Installs the npm modules of `folder` when they are absent or older than its lock file.
+pub(crate) fn ensure_node_modules(run: &Run, folder: &str) -> Result<()> {
+    let path = run.root.join(folder);
+    let installed = modified(&path.join("node_modules/.package-lock.json"));
+    let locked = modified(&path.join("package-lock.json"));
     if installed.is_some() && installed >= locked {
         return Ok(());
     }
-    eprintln!("  installing the npm modules of spec/");
-    Call::new(run, "npm", ["ci", "--no-audit", "--no-fund"]).in_folder("spec").quiet()?;
+    eprintln!("  installing the npm modules of {folder}");
+    Call::new(run, "npm", ["ci", "--no-audit", "--no-fund"]).in_folder(folder).quiet()?;
     Ok(())
 }
 

@@ -129,15 +129,24 @@ impl Client {
         self.ask(self.request(Method::POST, &["tasks", task, "fail"])?.json(fail)).await
     }
 
+    /// What the server measures, in the form of Prometheus.
+    pub async fn metrics(&self) -> Result<String, Problem> {
+        self.text(self.http.get(self.url(&["metrics"])?).timeout(ANSWER)).await
+    }
+
     /// A request to what is below `/v1`, with names as they are.
     fn request(&self, method: Method, path: &[&str]) -> Result<RequestBuilder, Problem> {
-        let mut url = self.base.clone();
-        url.path_segments_mut()
-            .map_err(|()| Problem::new(Code::InvalidRequest, "the URL has no path"))?
-            .pop_if_empty()
-            .push("v1")
-            .extend(path);
+        let url = self.url(&[&["v1"], path].concat())?;
         Ok(self.http.request(method, url).timeout(ANSWER))
+    }
+
+    fn url(&self, path: &[&str]) -> Result<Url, Problem> {
+        let mut url = self.base.clone();
+        let mut segments =
+            url.path_segments_mut().map_err(|()| Problem::new(Code::InvalidRequest, "the URL has no path"))?;
+        segments.pop_if_empty().extend(path);
+        drop(segments);
+        Ok(url)
     }
 
     fn get(&self, path: &[&str], query: &impl Serialize, wait_ms: u64) -> Result<RequestBuilder, Problem> {

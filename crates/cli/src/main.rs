@@ -1,6 +1,8 @@
 //! The binary `onward`. Data goes to standard output, words to standard error; exit codes are documented per command.
 
 mod access;
+mod bench;
+mod descriptors;
 mod events;
 mod journal;
 mod lines;
@@ -33,6 +35,7 @@ enum Command {
     Work(work::Command),
     #[command(flatten)]
     Serve(serve::Command),
+    Bench(bench::Args),
     /// Work with execution journals
     #[command(subcommand)]
     Journal(journal::Command),
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Work(command) => work::run(&command),
         Command::Serve(command) => serve::run(&command),
+        Command::Bench(args) => bench::run(&args),
         Command::Journal(command) => journal::run(&command),
         Command::State(command) => state::run(&command),
     };

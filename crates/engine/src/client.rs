@@ -10,7 +10,8 @@ use onward_journal::{
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{Component, Execution, Function, Message};
 use onward_store::{
-    Change, Commit, Conflict, Error, Field as _, JournalAppend, Key, Record as _, Records as _, Scan, Shard, Store,
+    Change, Commit, Conflict, Error, Field as _, JournalAppend, Key, Outcome, Record as _, Records as _, Scan, Shard,
+    Store,
 };
 
 use crate::node::{Nearby, Node, Note};
@@ -189,7 +190,18 @@ impl Client {
 
     /// Starts a workflow, unless `key` has started one already.
     pub async fn start(&self, function: &str, input: Payload, key: Option<&str>) -> Result<Started, Refused> {
-        self.fits(&input)?;
+        let (id, deployed) = self.to_start(function, &input, key).await?;
+        self.start_as(id, &deployed, input, key).await
+    }
+
+    /// What a start would start, and as whom.
+    pub(crate) async fn to_start(
+        &self,
+        function: &str,
+        input: &Payload,
+        key: Option<&str>,
+    ) -> Result<(ExecutionId, Function), Refused> {
+        self.fits(input)?;
         let Some((deployed, _)) = self.function_row(function).await? else {
             return Err(Refused::NoFunction(function.to_owned()));
         };
@@ -198,7 +210,17 @@ impl Client {
         }
         let made = key.map_or_else(random_key, str::to_owned);
         let id = ExecutionId::derive(&deployed.component_digest, None, &self.unique_key(function, &made));
-        let conflict = match self.insert(id, &deployed, input.clone(), key).await {
+        Ok((id, deployed))
+    }
+
+    pub(crate) async fn start_as(
+        &self,
+        id: ExecutionId,
+        deployed: &Function,
+        input: Payload,
+        key: Option<&str>,
+    ) -> Result<Started, Refused> {
+        let conflict = match self.insert(id, deployed, input.clone(), key).await {
             Ok(()) => return Ok(Started { execution: id, existed: false }),
             Err(Error::Conflict(conflict)) => conflict,
             Err(error) => return Err(error.into()),
@@ -294,10 +316,18 @@ impl Client {
         key: Option<&str>,
     ) -> Result<(), Refused> {
         self.fits(&payload)?;
-        let row = self.open_execution(to).await?;
+        let row = self.execution(to).await?.ok_or(Refused::NoExecution(to))?;
+        let is_over = is_over(&row) && self.result(to).await?.is_some();
+        if is_over && key.is_none() {
+            return Err(Refused::Over(to));
+        }
         let now = self.store.now().await?;
         let message = signal(to, row.shard, name, payload, key.map(Text::from), now)?;
-        self.send(&message).await
+        let receipt = self.store.commit(Commit::new().insert_or_keep(&message)).await?;
+        // Whoever sends it again, having heard nothing, need not know that it was the last thing the execution waited for.
+        let is_new = receipt.changes.contains(&Outcome::Made);
+        self.tell(message.shard, Note::Message);
+        if is_over && is_new { Err(Refused::Over(to)) } else { Ok(()) }
     }
 
     /// Asks for cancellation.

@@ -231,8 +231,8 @@ pub async fn of(client: &Client, id: ExecutionId) -> Result<Explanation, Refused
 pub async fn gather(store: &dyn Store, row: Row) -> Result<Facts, Error> {
     let id = row.execution_id;
     let journal = Journal::recover(id, read_journal(store, id).await?).map_err(Error::corrupt)?;
-    let leases = leases(store).await?;
     let now = store.now().await?;
+    let leases = leases(store, now).await?;
     let alerts: Vec<(Alert, u64)> = {
         let subject = onward_journal::Text::from(id.to_string());
         store.list(Scan::by::<Alert>(Alert::BY_SUBJECT).equal(&subject)).await?
@@ -254,10 +254,16 @@ pub async fn gather(store: &dyn Store, row: Row) -> Result<Facts, Error> {
     })
 }
 
-/// Who owns, or owned, which shard.
-pub(crate) async fn leases(store: &dyn Store) -> Result<Vec<ShardLease>, Error> {
+/// Who owns, or owned, which shard. Of those who are known to be gone, the lease has run out.
+pub(crate) async fn leases(store: &dyn Store, now: Timestamp) -> Result<Vec<ShardLease>, Error> {
     let rows: Vec<(ShardLease, u64)> = store.list(Scan::all::<ShardLease>()).await?;
-    Ok(rows.into_iter().map(|(lease, _)| lease).collect())
+    let current = |(mut lease, _): (ShardLease, u64)| {
+        if store.is_gone(&lease.node_id) {
+            lease.lease_until = lease.lease_until.min(now);
+        }
+        lease
+    };
+    Ok(rows.into_iter().map(current).collect())
 }
 
 async fn relatives(store: &dyn Store, journal: &Journal) -> Result<BTreeMap<ExecutionId, String>, Error> {
@@ -278,7 +284,8 @@ async fn relatives(store: &dyn Store, journal: &Journal) -> Result<BTreeMap<Exec
 
 /// Whether a process works on a shard now, and whether any works on the store at all.
 pub async fn is_owned(store: &dyn Store, shard: onward_store::Shard) -> Result<(bool, bool), Error> {
-    let (leases, now) = (leases(store).await?, store.now().await?);
+    let now = store.now().await?;
+    let leases = leases(store, now).await?;
     let is_current = |lease: &&ShardLease| lease.lease_until > now;
     let any = leases.iter().any(|lease| is_current(&lease));
     Ok((leases.iter().filter(is_current).any(|lease| lease.shard == shard), any))

@@ -3,14 +3,41 @@
 use std::time::Duration;
 
 use onward_execution::Ending;
-use onward_journal::{ExecutionId, InvokeResult};
+use onward_journal::{ExecutionId, InvokeResult, Payload};
+use tokio::sync::oneshot;
 
-use crate::client::{Client, Refused};
+use crate::client::{Client, Refused, Started};
 
 /// How often to look for the end of an execution that another process may run.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Client {
+    /// Starts a workflow, unless `key` has started one already, and waits for its end, but not for longer than this. Whoever
+    /// listens from the beginning hears of the end, and need not look for it.
+    pub async fn start_and_wait(
+        &self,
+        function: &str,
+        input: Payload,
+        key: Option<&str>,
+        patience: Duration,
+    ) -> Result<(Started, Option<InvokeResult>), Refused> {
+        let (id, deployed) = self.to_start(function, &input, key).await?;
+        let here = self.nearby().map(|nearby| nearby.ending(id));
+        let started = self.start_as(id, &deployed, input, key).await?;
+        let over = async {
+            let is_new = !started.existed && started.execution == id;
+            match here.filter(|_| is_new) {
+                Some(mut here) => match self.hear(id, &mut here.told, true).await? {
+                    Ending::Result(result) => Ok(result),
+                    Ending::Continued(next) => self.outcome(next).await,
+                },
+                None => self.outcome(started.execution).await,
+            }
+        };
+        let result = tokio::time::timeout(patience, over).await.ok().transpose()?;
+        Ok((started, result))
+    }
+
     /// Waits until an execution, and whoever takes its place, is over.
     pub async fn outcome(&self, execution: ExecutionId) -> Result<InvokeResult, Refused> {
         let mut id = execution;
@@ -23,16 +50,25 @@ impl Client {
     }
 
     async fn wait_for(&self, id: ExecutionId) -> Result<Ending, Refused> {
-        let Some(nearby) = self.nearby() else {
-            loop {
-                if let Some(ending) = self.ending(id).await? {
-                    return Ok(ending);
-                }
-                tokio::time::sleep(LOOK).await;
+        if let Some(nearby) = self.nearby() {
+            let mut here = nearby.ending(id);
+            return self.hear(id, &mut here.told, nearby.is_fresh(id)).await;
+        }
+        loop {
+            if let Some(ending) = self.ending(id).await? {
+                return Ok(ending);
             }
-        };
-        let mut here = nearby.ending(id);
-        let mut is_fresh = nearby.is_fresh(id);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// What is told here, or found in the store. One that `is_fresh` is not looked for at once.
+    async fn hear(
+        &self,
+        id: ExecutionId,
+        told: &mut oneshot::Receiver<Ending>,
+        mut is_fresh: bool,
+    ) -> Result<Ending, Refused> {
         loop {
             if !std::mem::take(&mut is_fresh)
                 && let Some(ending) = self.ending(id).await?
@@ -40,7 +76,7 @@ impl Client {
                 return Ok(ending);
             }
             // Another process may run it; then nothing is heard here.
-            if let Ok(Ok(ending)) = tokio::time::timeout(LOOK, &mut here.told).await {
+            if let Ok(Ok(ending)) = tokio::time::timeout(LOOK, &mut *told).await {
                 return Ok(ending);
             }
         }

@@ -20,6 +20,7 @@ mod options;
 mod pipeline;
 mod purge;
 mod read;
+pub mod scratch;
 mod sql;
 mod tls;
 mod value;

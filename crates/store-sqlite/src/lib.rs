@@ -11,6 +11,7 @@ mod inspect;
 mod migrate;
 mod open;
 mod pace;
+mod presence;
 mod read;
 mod readers;
 mod recent;
@@ -20,7 +21,7 @@ mod write;
 mod writer;
 pub mod yardstick;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -28,8 +29,8 @@ use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::tables::Component;
 use onward_store::{
-    Admitted, Clock, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, Record as _, RunHead, Scan, Store,
-    Stored, SystemClock, Table,
+    Admitted, Clock, Error, JournalChunk, Key, Page, Policy, Presence, Purge, Reader, Receipt, Record as _, RunHead,
+    Scan, Store, Stored, SystemClock, Table,
 };
 
 use crate::readers::Readers;
@@ -57,6 +58,7 @@ pub struct Sqlite {
     writer: Option<Writer>,
     policy: Policy,
     clock: Arc<dyn Clock>,
+    path: PathBuf,
 }
 
 impl Sqlite {
@@ -76,7 +78,7 @@ impl Sqlite {
 
     fn with(writer: Option<Writer>, path: &Path, options: Options) -> Self {
         let Options { policy, clock } = options;
-        Self { writer, readers: Readers::new(path, Arc::clone(&clock)), policy, clock }
+        Self { writer, readers: Readers::new(path, Arc::clone(&clock)), policy, clock, path: path.to_owned() }
     }
 
     fn writer(&self) -> Result<&Writer, Error> {
@@ -133,6 +135,21 @@ impl Store for Sqlite {
 
     async fn purge(&self, purge: Purge) -> Result<bool, Error> {
         self.writer()?.purge(purge).await
+    }
+
+    fn appear(&self, name: &str) -> Option<Presence> {
+        match presence::appear(&self.path, name) {
+            Ok(lock) => Some(Box::new(lock)),
+            // Others wait for its leases, should it die.
+            Err(error) => {
+                tracing::debug!(%error, "no lock can be held beside the store");
+                None
+            }
+        }
+    }
+
+    fn is_gone(&self, name: &str) -> bool {
+        presence::is_gone(&self.path, name)
     }
 
     async fn inspect(&self) -> Result<Vec<String>, Error> {

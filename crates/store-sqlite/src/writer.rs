@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use onward_store::{Admitted, Care, Clock, Error, Invalid, Kind, Purge, Receipt, decide};
+use onward_store::{Admitted, Care, Clock, Error, Invalid, Kind, Purge, Receipt, decide, measure};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot};
@@ -217,30 +217,39 @@ impl Writing {
             Ok(()) => {}
         }
         let group = std::slice::from_ref(job);
-        let quick = self.timed(|writing| writing.finish(group, Pass::Quick));
+        let quick = self.timed(group.len(), |writing| writing.finish(group, Pass::Quick));
         Some(self.or_isolated(group, quick).and_then(|mut answers| answers.pop().unwrap_or(Err(Error::Closed))))
     }
 
     /// One transaction for the group; the error is of all its jobs.
     fn perform(&mut self, group: &[Job]) -> Result<Vec<Answer>, Error> {
-        let quick = self.timed(|writing| writing.transaction(group, Pass::Quick));
+        let quick = self.timed(group.len(), |writing| writing.transaction(group, Pass::Quick));
         self.or_isolated(group, quick)
     }
 
     fn or_isolated(&mut self, group: &[Job], quick: Result<Vec<Answer>, Objection>) -> Result<Vec<Answer>, Error> {
         let outcome = match quick {
-            Err(objection) if objection.is_refusal() => self.transaction(group, Pass::Isolated),
+            Err(objection) if objection.is_refusal() => {
+                self.timed(group.len(), |writing| writing.transaction(group, Pass::Isolated))
+            }
             other => other,
         };
         outcome.map_err(|objection| self.poison(objection.into_error()))
     }
 
-    /// Keeps the pace up to date.
-    fn timed<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+    /// Keeps the pace up to date, and counts transactions that were made.
+    fn timed<T>(
+        &mut self,
+        commits: usize,
+        work: impl FnOnce(&mut Self) -> Result<T, Objection>,
+    ) -> Result<T, Objection> {
         let begun = self.clock.now();
-        let done = work(self);
-        self.pace.note(begun, self.clock.now());
-        done
+        let done = work(self)?;
+        let ended = self.clock.now();
+        self.pace.note(begun, ended);
+        let took = u64::try_from(ended.as_micros() - begun.as_micros()).unwrap_or(0);
+        measure::transaction(commits, Duration::from_micros(took));
+        Ok(done)
     }
 
     fn transaction(&mut self, group: &[Job], pass: Pass) -> Result<Vec<Answer>, Objection> {

@@ -22,6 +22,14 @@ impl Yardstick {
         Ok(Self(connection))
     }
 
+    /// How durable what it commits is, as the database says.
+    pub fn durability(&self) -> Result<String, Error> {
+        let mode: String = self.0.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(error::from)?;
+        let level: i64 = self.0.pragma_query_value(None, "synchronous", |row| row.get(0)).map_err(error::from)?;
+        let level = ["OFF", "NORMAL", "FULL", "EXTRA"].into_iter().nth(usize::try_from(level).unwrap_or(usize::MAX));
+        Ok(format!("journal_mode={mode}, synchronous={}", level.unwrap_or("unknown")))
+    }
+
     /// Inserts one row of 100 bytes and makes it durable.
     pub fn commit_row(&self) -> Result<(), Error> {
         let mut insert = self.0.prepare_cached("INSERT INTO yardstick (body) VALUES (?1)").map_err(error::from)?;

@@ -35,7 +35,7 @@ impl From<&str> for Holder {
     }
 }
 
-/// Takes over a shard that is free or whose lease has run out. `None` when another owns it, or was faster.
+/// Takes over a shard that is free, whose lease has run out, or whose holder is known to be gone. `None` when another owns it, or was faster.
 ///
 /// Whoever holds the lease, even a node of the same name: names do not identify, epochs do.
 pub async fn claim(
@@ -47,7 +47,9 @@ pub async fn claim(
     let Holder { name: node, id: node_id } = holder.into();
     let now = store.now().await?;
     let current: Option<(ShardLease, u64)> = store.get(Key(vec![shard.to_value()])).await?;
-    if current.as_ref().is_some_and(|(lease, _)| lease.lease_until > now) {
+    // Whoever is known to be gone need not be waited for.
+    let is_held = |lease: &ShardLease| lease.lease_until > now && !store.is_gone(&lease.node_id);
+    if current.as_ref().is_some_and(|(lease, _)| is_held(lease)) {
         return Ok(None);
     }
     let epoch = current.as_ref().map_or(Epoch::NONE, |(lease, _)| lease.epoch).next();

@@ -9,6 +9,9 @@ use crate::{
     Table,
 };
 
+/// Something that is seen by other processes until it is dropped.
+pub type Presence = Box<dyn std::any::Any + Send + Sync>;
+
 /// What the engine needs of a database.
 ///
 /// Implement [`apply`](Store::apply) and the reads; callers use [`commit`](Store::commit). Every call is safe to drop
@@ -53,6 +56,16 @@ pub trait Store: Send + Sync + 'static {
     /// somebody has removed. This reads everything.
     async fn inspect(&self) -> Result<Vec<String>, Error> {
         Ok(Vec::new())
+    }
+
+    /// Lets others know that this process is there, for as long as what is returned is kept. Nothing where they could not tell.
+    fn appear(&self, _name: &str) -> Option<Presence> {
+        None
+    }
+
+    /// Whether the process that appeared under this name is gone for sure. Where nobody can tell, nobody is.
+    fn is_gone(&self, _name: &str) -> bool {
+        false
     }
 
     /// Checks a commit and makes it durable.

@@ -18,7 +18,7 @@ const WORKSPACE: &str = "examples/workflows";
 const SDK: &str = "sdk/rust";
 const SDK_PARTS: [&str; 3] = ["Cargo.toml", "macros", "src"];
 const INTERFACE: &str = "sdk/wit";
-const WORKSPACE_PARTS: [&str; 5] = ["Cargo.lock", "Cargo.toml", "journals", "orders", "remote"];
+const WORKSPACE_PARTS: [&str; 6] = ["Cargo.lock", "Cargo.toml", "bench", "journals", "orders", "remote"];
 
 pub(crate) fn copy_sources(run: &Run) -> Result<()> {
     let stage = run.root.join(FOLDER);

@@ -12,6 +12,9 @@ use crate::tools::{self, NODE, NPM, Tool};
 
 pub(crate) static TOOLS: &[&Tool] = &[&NODE, &NPM];
 
+/// Where the model is, with the tools that npm installs for it.
+pub(crate) const FOLDER: &str = "spec";
+
 /// A `quint` command; `walks` says how many random walks it takes, where it takes any.
 struct Quint {
     args: &'static [&'static str],
@@ -42,7 +45,7 @@ const WALKS: Quint = Quint {
 const SCRIPTS: Quint = Quint { args: &["test", "--backend=typescript", "--main=traffic"], walks: None };
 
 pub(crate) fn check(run: &Run) -> Result<()> {
-    tools::ensure_node_modules(run)?;
+    tools::ensure_node_modules(run, FOLDER)?;
     let search = Search::new(run.length);
     for quint in QUINT {
         quint.perform(run, &search, &[])?;
@@ -80,7 +83,7 @@ impl Quint {
     }
 
     fn perform(&self, run: &Run, search: &Search, more: &[String]) -> Result<()> {
-        let call = Call::new(run, "npx", self.command_line(search, more)).in_folder("spec");
+        let call = Call::new(run, "npx", self.command_line(search, more)).in_folder(FOLDER);
         eprintln!("  {call}");
         call.quiet()?;
         Ok(())

@@ -55,6 +55,7 @@ const LAYERS: &[Layer] = &[
     layer("examples/workflows/orders", "orders", Uses::Only(&["onward-sdk"])),
     layer("examples/workflows/remote", "remote", Uses::Only(&["onward-sdk"])),
     layer("examples/workflows/journals", "journals", Uses::Only(&["onward-sdk"])),
+    layer("examples/workflows/bench", "bench", Uses::Only(&["onward-sdk"])),
     layer("benches", "onward-benches", Uses::Any),
     layer("fuzz", "onward-fuzz", Uses::Any),
     layer("xtask", "xtask", Uses::Only(&[])),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use onward_embed::{Builder, Engine, HostRule};
 use onward_engine::client::{Client, Scope};
 use onward_engine::projector::{self, Projector};
@@ -16,8 +16,8 @@ use tokio::sync::watch;
 
 use super::settings::{SettingArgs, Settings};
 use super::traces;
-use crate::paint;
 use crate::signals::Signals;
+use crate::{descriptors, paint};
 
 /// Serve a store: run its executions, and answer over HTTP
 ///
@@ -38,6 +38,9 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// The buckets of everything that takes time.
 const SECONDS: [f64; 13] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0];
+
+/// How many commits share a transaction.
+const COMMITS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1_024.0];
 
 /// How often histograms are tidied.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -76,6 +79,7 @@ pub(super) async fn serve(
     requests_per_second: Option<std::num::NonZeroU32>,
     ready: impl FnOnce(std::net::SocketAddr) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
+    descriptors::allow_many();
     let metrics = recorder()?;
     let listener = TcpListener::bind(settings.listen.value)
         .await
@@ -126,7 +130,10 @@ pub(super) async fn serve(
 }
 
 fn recorder() -> anyhow::Result<PrometheusHandle> {
-    let recorder = PrometheusBuilder::new().set_buckets(&SECONDS).context("metrics cannot be kept")?;
+    let commits = Matcher::Full("onward_store_commits_per_transaction".to_owned());
+    let recorder =
+        PrometheusBuilder::new().set_buckets(&SECONDS).and_then(|it| it.set_buckets_for_metric(commits, &COMMITS));
+    let recorder = recorder.context("metrics cannot be kept")?;
     let handle = recorder.install_recorder().context("metrics cannot be kept")?;
     let upkeep = handle.clone();
     tokio::spawn(async move {

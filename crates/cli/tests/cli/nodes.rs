@@ -55,7 +55,7 @@ async fn survive() {
             0 => world.stop((round + 1) % 3).await,
             1 => world.pause((round + 1) % 3).await,
             2 => world.kill_postgres(),
-            _ => world.cut(),
+            _ => world.cut().await,
         }
         round += 1;
     }
@@ -200,8 +200,15 @@ impl World {
         self.cluster.restart().unwrap();
     }
 
-    fn cut(&self) {
-        assert!(self.wire.cut() > 0, "it was in use");
+    /// Cuts the connections of a node to the database; one that has just begun may not have any yet.
+    async fn cut(&self) {
+        let mut looks = interval(LOOK);
+        let cut = async {
+            while self.wire.cut() == 0 {
+                looks.tick().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), cut).await.expect("it is in use");
     }
 
     /// Waits until each has its share, as they say themselves.

@@ -471,6 +471,33 @@ fn a_server_that_is_stopped_twice_ends_at_once() {
 }
 
 #[test]
+fn a_server_that_was_killed_is_replaced_at_once_on_the_same_machine() {
+    let place = Place::sqlite();
+    let admin = token(&place, "admin", &[]);
+    let lease = ["--lease-ms", "3600000"];
+    let first = Server::of(&place, &lease);
+    let start = r#"{"function":"blocking_signal","input":{"order":1}}"#;
+    let waiting = first.ask("POST /v1/executions", &admin, start).json();
+    let id = waiting["execution"].as_str().unwrap();
+    // It is killed when it is dropped, an hour before its lease runs out.
+    drop(first);
+    assert!(text(&place.run(&["why", id]).stdout).contains("no process works on this store"));
+    let second = Server::of(&place, &lease);
+    let body = r#"{"name":"user_approval","payload":{"approved":true}}"#;
+    assert_eq!(second.ask(&format!("POST /v1/executions/{id}/signals"), &admin, body).status, 202);
+    let result = second.ask(&format!("GET /v1/executions/{id}/result?waitMs=25000"), &admin, "").json();
+    assert!(result.get("result").is_some(), "{result}");
+    drop(second);
+    // Who ends in order leaves nothing behind.
+    let mut third = Server::of(&place, &lease);
+    third.signal("TERM");
+    assert_eq!(third.child.wait().unwrap().code(), Some(0));
+    let left = std::fs::read_dir(place.folder.path()).unwrap().flatten();
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().contains("-node-")).count();
+    assert_eq!(left, 2, "of the two that were killed");
+}
+
+#[test]
 fn development_needs_no_token_and_has_something_to_try() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = onward(&["dev", "--listen", "127.0.0.1:0"]);

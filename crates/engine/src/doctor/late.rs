@@ -104,13 +104,15 @@ pub(super) async fn findings(store: &dyn Store, late: &Lateness) -> Result<Vec<F
     if late.0.is_empty() {
         return Ok(Vec::new());
     }
-    let (mut held, mut now) = (leases(store).await?, store.now().await?);
+    let mut now = store.now().await?;
+    let mut held = leases(store, now).await?;
     let is_current = |lease: &ShardLease, now| lease.lease_until > now;
     let is_any = |held: &[ShardLease], now| held.iter().any(|lease| is_current(lease, now));
     if is_any(&held, now) {
         // Who has just come has not taken every shard yet.
         tokio::time::sleep(MOMENT).await;
-        (held, now) = (leases(store).await?, store.now().await?);
+        now = store.now().await?;
+        held = leases(store, now).await?;
     }
     let mut findings = Vec::new();
     let mut without_anybody = Count::default();

@@ -223,6 +223,8 @@ impl Node {
                 return Ok(());
             }
         }
+        // Whoever comes after it need not wait for its leases, however it ends.
+        let _presence = self.store.appear(&self.holder.id);
         let mut loops = JoinSet::new();
         loops.spawn(Arc::clone(&self).keep_names(stop.clone()));
         loops.spawn(lost::run(Arc::clone(&self), stop.clone()));

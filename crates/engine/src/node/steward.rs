@@ -110,7 +110,8 @@ impl Steward {
 
     /// Who has a share. This one does, as a member or if there is none.
     fn members(&self, rows: &[(Row, u64)], now: Timestamp) -> BTreeSet<Text> {
-        let there = rows.iter().filter(|(row, _)| member::is_there(row, now)).map(|(row, _)| row.node_id.clone());
+        let is_there = |row: &Row| member::is_there(row, now) && !self.node.store.is_gone(&row.node_id);
+        let there = rows.iter().filter(|(row, _)| is_there(row)).map(|(row, _)| row.node_id.clone());
         let mut members: BTreeSet<Text> = there.collect();
         if self.node.options.role == Role::Member || members.is_empty() {
             members.insert(self.node.holder.id.clone());
@@ -121,7 +122,8 @@ impl Steward {
     /// Who holds which shard. What was taken a moment ago may not show yet.
     fn held(&self, leases: Vec<(ShardLease, u64)>, now: Timestamp) -> BTreeMap<Shard, Option<Text>> {
         let mut held: BTreeMap<Shard, Option<Text>> = (0..SHARDS).map(|number| (Shard(number), None)).collect();
-        for (lease, _) in leases.into_iter().filter(|(lease, _)| lease.lease_until > now) {
+        let is_held = |lease: &ShardLease| lease.lease_until > now && !self.node.store.is_gone(&lease.node_id);
+        for (lease, _) in leases.into_iter().filter(|(lease, _)| is_held(lease)) {
             if let Some(holder) = held.get_mut(&lease.shard) {
                 *holder = Some(lease.node_id);
             }

@@ -8,6 +8,8 @@ use onward_engine::node::{Library, Native, Node, Options};
 use onward_engine::shard::Attempt;
 use onward_execution::{Script, Taken};
 use onward_journal::{ErrorKind, ExecutionId, InvokeResult, Payload};
+use onward_store::tables::Message;
+use onward_store::{Records as _, Scan};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -58,6 +60,12 @@ impl World {
 
     /// A node that works until the sender is dropped or says so.
     fn node(&self) -> (watch::Sender<bool>, JoinHandle<Result<(), onward_store::Error>>) {
+        let (stop, stopped) = watch::channel(false);
+        (stop, tokio::spawn(self.idle().run(stopped)))
+    }
+
+    /// A node that does not work yet.
+    fn idle(&self) -> Arc<Node> {
         let counted = Arc::clone(&self.counted);
         let native = Native::default().task("count", move |attempt: Attempt| {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -67,9 +75,7 @@ impl World {
             }
         });
         let library = Library::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native);
-        let node = Arc::new(Node::new(Arc::clone(self.client.store()), library, Options::default()));
-        let (stop, stopped) = watch::channel(false);
-        (stop, tokio::spawn(node.run(stopped)))
+        Arc::new(Node::new(Arc::clone(self.client.store()), library, Options::default()))
     }
 
     async fn start(&self, function: &str, input: &str) -> ExecutionId {
@@ -84,6 +90,30 @@ impl World {
             tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         }
         panic!("it never ends: {:?}", self.client.journal(id).await.unwrap().last());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_from_the_start_gets_the_result_of_what_it_started() {
+    let world = World::new().await;
+    let node = world.idle();
+    let beside = world.client.clone().beside(&node);
+    let (_stop, stopped) = watch::channel(false);
+    let _working = tokio::spawn(node.run(stopped));
+    let long = std::time::Duration::from_secs(60);
+    for client in [&beside, &world.client] {
+        for input in ["0", "3"] {
+            let (started, result) = client.start_and_wait("chain", json(input), None, long).await.unwrap();
+            assert_eq!((started.existed, result), (false, Some(Ok(json(input)))));
+        }
+        // The second time it is over before anybody waits.
+        let first = client.start_and_wait("chain", json("1"), Some("key"), long).await.unwrap();
+        let again = client.start_and_wait("chain", json("1"), Some("key"), long).await.unwrap();
+        assert_eq!((again.0.execution, again.0.existed, again.1), (first.0.execution, true, Some(Ok(json("1")))));
+        let (_, none) = client.start_and_wait("patient", json("1"), None, long).await.unwrap();
+        assert_eq!(none, None);
+        let refused = client.start_and_wait("nothing", json("1"), None, long).await;
+        assert!(matches!(refused, Err(Refused::NoFunction(_))));
     }
 }
 
@@ -108,6 +138,13 @@ async fn an_hour_later_it_still_waits_for_its_signal() {
     assert_eq!(world.result(id).await, Ok(json("\"at last\"")));
     let again = world.client.signal(id, "go".parse().unwrap(), json("1"), None).await;
     assert_eq!(again, Err(Refused::Over(id)));
+    let other = world.client.signal(id, "go".parse().unwrap(), json("1"), Some("another")).await;
+    assert_eq!(other, Err(Refused::Over(id)));
+    let same = world.client.signal(id, "go".parse().unwrap(), json("\"at last\""), Some("once")).await;
+    assert_eq!(same, Ok(()), "whoever heard nothing sends it again");
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let left: Vec<(Message, u64)> = world.client.store().list(Scan::all::<Message>()).await.unwrap();
+    assert_eq!(left.len(), 1, "the key of the one that was taken");
 }
 
 #[tokio::test(start_paused = true)]

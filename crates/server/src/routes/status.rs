@@ -26,6 +26,9 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, 
 
 /// What is measured, for Prometheus.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    if let Some(node) = app.service.node() {
+        metrics::gauge!("onward_executions_in_memory").set(node.in_memory() as f64);
+    }
     let text = app.metrics.as_ref().map(metrics_exporter_prometheus::PrometheusHandle::render).unwrap_or_default();
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

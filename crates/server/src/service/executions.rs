@@ -40,12 +40,13 @@ impl Service {
     pub(super) async fn start_one(&self, start: Start) -> Result<Started, Problem> {
         fitting("the key", start.key.as_deref().unwrap_or_default(), KEY_MAX)?;
         let input = payload("the input", &start.input)?;
-        let started = self.client.start(&start.function, input, start.key.as_deref()).await.map_err(problem)?;
-        let outcome = match start.wait_ms {
-            Some(ms) => self.outcome_of(started.execution, ms).await?,
-            None => Outcome::default(),
-        };
-        let Outcome { result, error } = outcome;
+        let (function, key) = (&*start.function, start.key.as_deref());
+        let (started, ended) = match start.wait_ms {
+            Some(ms) => self.client.start_and_wait(function, input, key, Duration::from_millis(ms)).await,
+            None => self.client.start(function, input, key).await.map(|started| (started, None)),
+        }
+        .map_err(problem)?;
+        let Outcome { result, error } = ended.as_ref().map(outcome).transpose()?.unwrap_or_default();
         Ok(Started { execution: started.execution.to_string(), existed: started.existed, result, error })
     }
 

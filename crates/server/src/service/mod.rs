@@ -68,6 +68,11 @@ impl Service {
         Self { client: self.client.of(scope), has_all_runs: false, ..self.clone() }
     }
 
+    /// The node beside it, if there is one.
+    pub(crate) fn node(&self) -> Option<&Node> {
+        self.node.as_deref()
+    }
+
     /// Access to the store.
     pub const fn client(&self) -> &Client {
         &self.client

@@ -22,8 +22,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
-use onward_store::{Admitted, Care, Clock, Commit, Error, Receipt};
+use onward_store::{Admitted, Care, Clock, Commit, Error, Receipt, measure};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 pub(crate) use queue::{Start, Writers};
 
@@ -59,7 +60,11 @@ impl Writer {
             let bytes = group.iter().map(|waiting| waiting.bytes).sum();
             let (commits, waiting): (Vec<Admitted>, Vec<oneshot::Sender<Answer>>) =
                 group.into_iter().map(|waiting| (waiting.commit, waiting.answer)).unzip();
+            let begun = Instant::now();
             let answers = self.perform(&commits, bytes).await;
+            if answers.iter().any(Result::is_ok) {
+                measure::transaction(commits.len(), begun.elapsed());
+            }
             waiting.into_iter().zip(answers).for_each(|(waiting, answer)| reply(waiting, answer));
         }
     }

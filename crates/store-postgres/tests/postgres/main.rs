@@ -13,4 +13,5 @@ mod proxy;
 mod races;
 mod sample;
 mod schema;
+mod scratch;
 mod server;

@@ -1,0 +1,193 @@
+//! `onward bench`: how fast Onward is on this machine, this disk, this database.
+//!
+//! Each workload has a new store and a server of its own, which is this binary again: what is measured is what users have,
+//! over HTTP, from another process. Beside each figure stands what the same database does with plain one-row commits.
+
+mod chain;
+mod driver;
+mod fanout;
+mod figures;
+mod long;
+mod machine;
+mod outside;
+mod parked;
+mod place;
+mod rate;
+mod recovery;
+mod report;
+mod server;
+mod start;
+mod usage;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::ValueEnum;
+
+use self::figures::Figures;
+use self::place::Place;
+use crate::waiting::block_on;
+use crate::{descriptors, paint};
+
+/// Measure this machine: its disk or database, with a server of its own
+///
+/// Without --store, stores are SQLite files in the current folder, and are gone in the end. A Postgres database gets a schema
+/// that is removed in the end; nothing else in it is touched.
+///
+/// Exit codes: 0 it was measured, 2 it could not be.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What to measure; everything unless told
+    workloads: Vec<Workload>,
+    /// Where: sqlite:PATH, which must not be there yet, or postgres://USER@HOST/DATABASE
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Executions at a time, for chain and start; chain is measured with 1 and with 64 unless told
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    concurrency: Option<u16>,
+    /// How long chain, fanout and start are measured; 10 unless told
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
+    seconds: Option<u16>,
+    /// Executions of parked and of recovery; 50000 and 1000 unless told
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    count: Option<u32>,
+    /// Who performs the tasks
+    #[arg(long, value_enum, default_value_t = Tasks::Wasm)]
+    tasks: Tasks,
+    /// For recovery: how long a server waits before it takes over from one that is gone, in milliseconds; as `onward serve` does
+    /// unless told
+    #[arg(long, value_name = "MS")]
+    lease_ms: Option<u64>,
+    /// Rough figures, soon
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Workload {
+    /// 10 tasks, one after the other
+    Chain,
+    /// 1,000 tasks at once, joined
+    Fanout,
+    /// 5,000 tasks, one after the other: whether the last are as fast as the first
+    Long,
+    /// Workflows that return at once
+    Start,
+    /// Executions that wait for a signal: what each takes in memory and on disk
+    Parked,
+    /// A server that is killed with 1,000 executions in flight: when all are finished, and how often their effects happened
+    Recovery,
+}
+
+/// Who performs tasks.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Tasks {
+    /// The server, as components that reach nobody: a workflow goes on with them while its last steps are being stored
+    Wasm,
+    /// The server, as components that may send requests: each task waits until what led to it is durable
+    Outgoing,
+}
+
+impl Tasks {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Wasm => "wasm",
+            Self::Outgoing => "outgoing",
+        }
+    }
+
+    /// Where tasks may send requests. None is sent, and nobody has this name.
+    fn hosts(self) -> Vec<String> {
+        match self {
+            Self::Wasm => Vec::new(),
+            Self::Outgoing => vec!["tasks.invalid".to_owned()],
+        }
+    }
+}
+
+/// How much is measured.
+struct Settings {
+    tasks: Tasks,
+    /// How long there is load before anything counts.
+    warm_up: Duration,
+    measured: Duration,
+    /// How long the yardstick is measured, before and after.
+    yardstick: Duration,
+    long_steps: u32,
+    fanout_steps: u32,
+    parked: usize,
+    in_flight: usize,
+    lease_ms: Option<u64>,
+}
+
+impl Args {
+    fn settings(&self) -> Settings {
+        let seconds = self.seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        let count = self.count.map(|count| count as usize);
+        let ms = Duration::from_millis;
+        if self.quick {
+            return Settings {
+                tasks: self.tasks,
+                warm_up: ms(200),
+                measured: seconds.unwrap_or(ms(1_000)),
+                yardstick: ms(200),
+                long_steps: 1_000,
+                fanout_steps: 100,
+                parked: count.unwrap_or(2_000),
+                in_flight: count.unwrap_or(200),
+                lease_ms: self.lease_ms,
+            };
+        }
+        Settings {
+            tasks: self.tasks,
+            warm_up: ms(2_000),
+            measured: seconds.unwrap_or(ms(10_000)),
+            yardstick: ms(1_000),
+            long_steps: 5_000,
+            fanout_steps: 1_000,
+            parked: count.unwrap_or(50_000),
+            in_flight: count.unwrap_or(1_000),
+            lease_ms: self.lease_ms,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    block_on(measure(args))
+}
+
+async fn measure(args: &Args) -> anyhow::Result<ExitCode> {
+    if cfg!(debug_assertions) {
+        paint::say("this is a debug build: its figures say nothing");
+    }
+    descriptors::allow_many();
+    let (settings, place) = (args.settings(), Place::find(args.store.as_deref())?);
+    let facts = place.facts().await?;
+    let chosen = if args.workloads.is_empty() { Workload::value_variants() } else { &args.workloads };
+    let mut all = Vec::new();
+    for workload in chosen {
+        match (workload, args.concurrency) {
+            (Workload::Chain, None) => {
+                for lanes in [1, 64] {
+                    all.push(chain::measure(&place, &settings, lanes).await?);
+                }
+            }
+            (Workload::Chain, Some(lanes)) => all.push(chain::measure(&place, &settings, lanes.into()).await?),
+            (Workload::Start, lanes) => all.push(start::measure(&place, &settings, lanes.unwrap_or(64).into()).await?),
+            (Workload::Fanout, _) => all.push(fanout::measure(&place, &settings).await?),
+            (Workload::Long, _) => all.push(long::measure(&place, &settings).await?),
+            (Workload::Parked, _) => all.push(parked::measure(&place, &settings).await?),
+            (Workload::Recovery, _) => all.push(recovery::measure(&place, &settings).await?),
+        }
+    }
+    if all.iter().any(|figures: &Figures| figures.units == 0) {
+        bail!("nothing was done in the time: --seconds N");
+    }
+    report::print(args.json, args.tasks, &facts, &all)?;
+    Ok(ExitCode::SUCCESS)
+}

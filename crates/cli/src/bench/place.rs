@@ -1,0 +1,204 @@
+//! Where stores are made to be measured: SQLite files or schemas of a Postgres database, new for each workload and gone after
+//! it. And the yardstick beside them: what the same database does with plain one-row commits.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use onward_store_postgres::scratch::Scratch;
+use onward_store_postgres::yardstick::Yardstick as PostgresYardstick;
+use onward_store_sqlite::yardstick::Yardstick as SqliteYardstick;
+use tokio::time::Instant;
+
+use super::machine::Machine;
+
+/// Commits of the yardstick before it is measured, at most: a log that still grows takes longer to sync.
+const WARM_UP_COMMITS: usize = 2_000;
+
+/// The same as time.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// Where stores are made.
+pub(super) enum Place {
+    Sqlite(PathBuf),
+    Postgres(String),
+}
+
+/// What stands beside all figures of a place.
+pub(super) struct Facts {
+    pub(super) store: &'static str,
+    pub(super) durability: String,
+    pub(super) machine: Machine,
+}
+
+impl Place {
+    /// What the URL says; a file in the current folder unless told.
+    pub(super) fn find(url: Option<&str>) -> anyhow::Result<Self> {
+        let Some(url) = url else {
+            return Ok(Self::Sqlite(format!("onward-bench-{}.db", std::process::id()).into()));
+        };
+        match url.split_once(':') {
+            Some(("sqlite", path)) if !path.is_empty() => {
+                Ok(Self::Sqlite(path.strip_prefix("//").unwrap_or(path).into()))
+            }
+            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(url.to_owned())),
+            _ => bail!("this cannot be measured: expected sqlite:PATH or postgres://USER@HOST/DATABASE"),
+        }
+    }
+
+    /// What the database says of itself.
+    pub(super) async fn facts(&self) -> anyhow::Result<Facts> {
+        let store = self.make().await?;
+        let (name, folder) = match self {
+            Self::Sqlite(path) => ("SQLite", Some(folder_of(path))),
+            Self::Postgres(_) => ("Postgres", None),
+        };
+        let durability = match &store.yardstick {
+            Yardstick::Sqlite(it) => it.as_ref().context("the yardstick is in use")?.durability()?,
+            Yardstick::Postgres(it) => it.durability().await?,
+        };
+        store.remove().await?;
+        Ok(Facts { store: name, durability, machine: Machine::of(folder) })
+    }
+
+    /// A new store, with its yardstick.
+    pub(super) async fn make(&self) -> anyhow::Result<Store> {
+        match self {
+            Self::Sqlite(path) => {
+                if path.exists() {
+                    bail!("{} is there already: a benchmark makes a store of its own", path.display());
+                }
+                let files = Files(vec![path.clone(), beside(path, ".yardstick")]);
+                let yardstick = SqliteYardstick::open(&files.0[1])?;
+                let url = format!("sqlite:{}", path.display());
+                Ok(Store { url, yardstick: Yardstick::Sqlite(Some(yardstick)), kept: Kept::Files(files) })
+            }
+            Self::Postgres(database) => {
+                let name = format!("onward_bench_{}_{}", std::process::id(), serial());
+                let scratch = Scratch::create(database, &name).await.context("a schema cannot be made")?;
+                let url = scratch.url();
+                let yardstick = Yardstick::Postgres(PostgresYardstick::open(&url).await?);
+                Ok(Store { url, yardstick, kept: Kept::Schema(scratch) })
+            }
+        }
+    }
+}
+
+/// A number that this process has not used.
+fn serial() -> u64 {
+    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+/// A path without a folder is in the current one.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+/// Databases that are removed when this is dropped.
+struct Files(Vec<PathBuf>);
+
+/// What SQLite has beside a file.
+const ENDS: [&str; 3] = ["", "-wal", "-shm"];
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Not every one is there, and nothing can be done about one that stays.
+            ENDS.iter().for_each(|end| drop(std::fs::remove_file(beside(path, end))));
+        }
+    }
+}
+
+enum Kept {
+    Files(Files),
+    Schema(Scratch),
+}
+
+enum Yardstick {
+    /// Away while it measures on a thread of its own.
+    Sqlite(Option<SqliteYardstick>),
+    Postgres(PostgresYardstick),
+}
+
+/// A store that was made to be measured.
+pub(super) struct Store {
+    pub(super) url: String,
+    yardstick: Yardstick,
+    kept: Kept,
+}
+
+impl Store {
+    /// One-row commits a second, one after the other.
+    pub(super) async fn raw_rate(&mut self, time: Duration) -> anyhow::Result<f64> {
+        match &mut self.yardstick {
+            Yardstick::Sqlite(away) => {
+                let yardstick = away.take().context("the yardstick is in use")?;
+                let measuring = tokio::task::spawn_blocking(move || {
+                    commits(&yardstick, WARM_UP.min(time), WARM_UP_COMMITS)?;
+                    let rate = commits(&yardstick, time, usize::MAX)?;
+                    anyhow::Ok((yardstick, rate))
+                });
+                let (yardstick, rate) = measuring.await??;
+                *away = Some(yardstick);
+                Ok(rate)
+            }
+            Yardstick::Postgres(yardstick) => {
+                let (begun, mut count) = (Instant::now(), 0_u32);
+                while begun.elapsed() < time {
+                    yardstick.commit_row().await?;
+                    count += 1;
+                }
+                Ok(f64::from(count) / begun.elapsed().as_secs_f64())
+            }
+        }
+    }
+
+    /// Bytes that the database itself has written, where it is a process of its own.
+    pub(super) async fn log_bytes(&self) -> anyhow::Result<Option<u64>> {
+        match &self.yardstick {
+            Yardstick::Sqlite(_) => Ok(None),
+            Yardstick::Postgres(yardstick) => Ok(Some(yardstick.log_bytes().await?)),
+        }
+    }
+
+    /// Bytes on disk, while nobody works on it.
+    pub(super) async fn disk_bytes(&self) -> anyhow::Result<u64> {
+        // Whoever closes it last leaves everything in one file.
+        drop(onward_embed::store::open(&self.url, onward_store::Policy::default()).await?);
+        match (&self.yardstick, &self.kept) {
+            (Yardstick::Postgres(yardstick), _) => Ok(yardstick.disk_bytes().await?),
+            (_, Kept::Files(files)) => {
+                let sizes = ENDS.iter().filter_map(|end| std::fs::metadata(beside(&files.0[0], end)).ok());
+                Ok(sizes.map(|file| file.len()).sum())
+            }
+            (_, Kept::Schema(_)) => Ok(0),
+        }
+    }
+
+    /// Removes it. One that is dropped instead may leave its schema behind, not its files.
+    pub(super) async fn remove(self) -> anyhow::Result<()> {
+        drop(self.yardstick);
+        match self.kept {
+            Kept::Files(files) => drop(files),
+            Kept::Schema(scratch) => scratch.remove().await?,
+        }
+        Ok(())
+    }
+}
+
+/// Commits one row after the other for so long, or so many; and how many that is a second.
+fn commits(yardstick: &SqliteYardstick, time: Duration, most: usize) -> anyhow::Result<f64> {
+    let (begun, mut count) = (Instant::now(), 0);
+    while begun.elapsed() < time && count < most {
+        yardstick.commit_row()?;
+        count += 1;
+    }
+    Ok(count as f64 / begun.elapsed().as_secs_f64())
+}

@@ -1,0 +1,146 @@
+//! What a benchmark prints: a table for people, or one JSON object.
+
+use std::io::{self, Write as _};
+
+use serde_json::{Map, Value, json};
+
+use super::Tasks;
+use super::figures::Figures;
+use super::place::Facts;
+
+pub(super) fn print(as_json: bool, tasks: Tasks, facts: &Facts, all: &[Figures]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        return writeln!(out, "{}", document(tasks, facts, all));
+    }
+    for line in table(tasks, facts, all) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// The heads of the columns.
+const HEADS: [&str; 9] =
+    ["a second", "p50 ms", "p99 ms", "commits", "MB written", "bytes each", "CPU s", "CPU µs each", "× yardstick"];
+
+fn table(tasks: Tasks, facts: &Facts, all: &[Figures]) -> Vec<String> {
+    let machine = &facts.machine;
+    let kernel = machine.kernel.as_deref().unwrap_or("unknown");
+    let mut lines = vec![
+        format!("onward {}, {}: {}", env!("CARGO_PKG_VERSION"), facts.store, facts.durability),
+        format!(
+            "{} cores, kernel {kernel}{}; the driver runs on them too; tasks: {}",
+            machine.cores,
+            machine.file_system.as_ref().map_or_else(String::new, |kind| format!(", {kind}")),
+            tasks.name(),
+        ),
+        "yardstick: plain one-row commits of the same database, one after the other, before and after".to_owned(),
+        String::new(),
+        row("", &HEADS.map(str::to_owned)),
+    ];
+    for figures in all {
+        lines.push(row(&name(figures), &cells(figures)));
+        for more in &figures.more {
+            lines.push(format!("  {:<34} {:>12} {}", more.label, grouped(more.value), more.unit).trim_end().to_owned());
+        }
+        let before_and_after = figures.raw_rates.map(grouped).join(" and ");
+        lines.push(format!("  {:<34} {before_and_after} commits/s", "yardstick"));
+    }
+    lines
+}
+
+fn name(figures: &Figures) -> String {
+    format!("{} × {}, {}s", figures.workload, figures.concurrency, figures.unit)
+}
+
+fn cells(figures: &Figures) -> [String; 9] {
+    let ms = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
+    let whole = |value: Option<f64>| value.map_or_else(String::new, grouped);
+    let used = &figures.used;
+    let written = used.written_bytes.map(|bytes| bytes as f64);
+    let cpu = used.cpu.map(|cpu| cpu.as_secs_f64());
+    [
+        grouped(figures.per_second()),
+        ms(figures.latencies.p50_ms()),
+        ms(figures.latencies.p99_ms()),
+        whole(used.commits.map(|count| count as f64)),
+        written.map_or_else(String::new, |bytes| format!("{:.1}", bytes / 1e6)),
+        whole(written.map(|bytes| figures.each(bytes))),
+        cpu.map_or_else(String::new, |seconds| format!("{seconds:.2}")),
+        whole(cpu.map(|seconds| figures.each(seconds * 1e6))),
+        format!("{:.2}", figures.per_second() / figures.raw_rate()),
+    ]
+}
+
+fn row(name: &str, cells: &[String; 9]) -> String {
+    let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>11}")).collect();
+    format!("{name:<24} {}", cells.join(" ")).trim_end().to_owned()
+}
+
+/// A whole number with commas; a small one with what it has behind the point.
+fn grouped(value: f64) -> String {
+    if value.abs() < 10.0 && value.fract() != 0.0 {
+        return format!("{value:.2}");
+    }
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn document(tasks: Tasks, facts: &Facts, all: &[Figures]) -> Value {
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "store": facts.store,
+        "durability": facts.durability,
+        "tasks": tasks.name(),
+        "machine": {
+            "cores": facts.machine.cores,
+            "kernel": facts.machine.kernel,
+            "fileSystem": facts.machine.file_system,
+        },
+        "workloads": all.iter().map(workload).collect::<Vec<Value>>(),
+    })
+}
+
+fn workload(figures: &Figures) -> Value {
+    let used = &figures.used;
+    let mut object = Map::new();
+    let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
+    put("workload", json!(figures.workload));
+    put("concurrency", json!(figures.concurrency));
+    put("unit", json!(figures.unit));
+    put("executions", json!(figures.executions));
+    put("units", json!(figures.units));
+    put("seconds", json!(figures.took.as_secs_f64()));
+    put("perSecond", json!(figures.per_second()));
+    put("p50Ms", json!(figures.latencies.p50_ms()));
+    put("p99Ms", json!(figures.latencies.p99_ms()));
+    put("commits", json!(used.commits));
+    put("writtenBytes", json!(used.written_bytes));
+    put("cpuSeconds", json!(used.cpu.map(|cpu| cpu.as_secs_f64())));
+    put("driverCpuSeconds", json!(used.driver_cpu.map(|cpu| cpu.as_secs_f64())));
+    put("rawCommitsPerSecond", json!(figures.raw_rates));
+    put("timesRaw", json!(figures.per_second() / figures.raw_rate()));
+    for more in &figures.more {
+        put(more.key, json!(more.value));
+    }
+    Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grouped;
+
+    #[test]
+    fn large_numbers_have_commas_and_small_ones_a_point() {
+        for (value, shown) in [(0.0, "0"), (1.234, "1.23"), (12.34, "12"), (999.0, "999"), (1_234_567.0, "1,234,567")] {
+            assert_eq!(grouped(value), shown);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! HTTP/1.1 over one connection that stays open: all that a load driver on the same machine needs, so that xtask stays
+//! quick to build.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+/// Longer than any answer should take, so that a server that hangs is an error and not a wait for ever.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A request that is written down once, and sent as often as wanted.
+pub(crate) struct Request {
+    address: SocketAddr,
+    path: String,
+    bytes: Vec<u8>,
+    /// The member of the answer that has the result; the whole answer if there is none.
+    result: Option<&'static str>,
+}
+
+impl Request {
+    pub(crate) fn post(address: SocketAddr, path: &str, body: &Value) -> Self {
+        let body = body.to_string();
+        let length = body.len();
+        let text = format!(
+            "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        Self { address, path: path.to_owned(), bytes: text.into_bytes(), result: None }
+    }
+
+    /// The same from somebody who is known.
+    pub(crate) fn with_token(mut self, token: &str) -> Self {
+        let end = self.bytes.windows(2).position(|pair| pair == b"\r\n").map_or(0, |end| end + 2);
+        let header = format!("authorization: Bearer {token}\r\n");
+        self.bytes.splice(end..end, header.into_bytes());
+        self
+    }
+
+    /// The same, answered with an object that has the result in this member.
+    pub(crate) fn answered_in(self, member: &'static str) -> Self {
+        Self { result: Some(member), ..self }
+    }
+
+    /// What an answer says that the work came to.
+    pub(crate) fn result_in(&self, body: String) -> Result<String> {
+        let Some(member) = self.result else { return Ok(body) };
+        let answer: Value = serde_json::from_str(&body).context("the answer is not JSON")?;
+        let result = answer.get(member).with_context(|| format!("the answer has no {member}: {body}"))?;
+        Ok(result.to_string())
+    }
+
+    /// Sends it over a connection of its own.
+    pub(crate) fn send(&self) -> Result<String> {
+        Connection::open(self)?.send(self)
+    }
+}
+
+/// One connection, for one request at a time.
+pub(crate) struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    /// Connects to where `request` is to be sent.
+    pub(crate) fn open(request: &Request) -> Result<Self> {
+        let failed = || format!("cannot connect to {}", request.address);
+        let stream = TcpStream::connect(request.address).with_context(failed)?;
+        stream.set_nodelay(true).with_context(failed)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).with_context(failed)?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    /// Sends `request` and returns the body of the answer, if the answer is that all went well.
+    pub(crate) fn send(&mut self, request: &Request) -> Result<String> {
+        let failed = || format!("no answer from {} to {}", request.address, request.path);
+        self.0.get_mut().write_all(&request.bytes).with_context(failed)?;
+        let (status, body) = read_answer(&mut self.0).with_context(failed)?;
+        if !(200..300).contains(&status) {
+            bail!("{} answered {status} to {}: {body}", request.address, request.path);
+        }
+        Ok(body)
+    }
+}
+
+fn read_answer(reader: &mut impl BufRead) -> Result<(u16, String)> {
+    let mut line = String::new();
+    ensure!(reader.read_line(&mut line)? > 0, "the connection was closed");
+    let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.with_context(|| format!("this is not HTTP: {line:?}"))?;
+    let length = read_headers(reader, &mut line)?;
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok((status, String::from_utf8(body).context("the answer is not a text")?))
+}
+
+/// Reads to the end of the headers and returns the length of the body.
+fn read_headers(reader: &mut impl BufRead, line: &mut String) -> Result<usize> {
+    let mut length = None;
+    loop {
+        line.clear();
+        ensure!(reader.read_line(line)? > 0, "the connection ended within the headers");
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        if name.eq_ignore_ascii_case("content-length") {
+            length = Some(value.trim().parse().context("the length is not a number")?);
+        }
+    }
+    length.context("an answer has to say its length")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use serde_json::json;
+
+    use super::{Request, read_answer};
+
+    #[test]
+    fn a_token_stands_among_the_headers() {
+        let request = Request::post(SocketAddr::from(([127, 0, 0, 1], 80)), "/a", &json!(1)).with_token("secret");
+        let text = String::from_utf8(request.bytes).unwrap();
+        assert!(text.starts_with("POST /a HTTP/1.1\r\nauthorization: Bearer secret\r\nhost: "), "{text}");
+        assert!(text.ends_with("\r\n\r\n1"), "{text}");
+    }
+
+    #[test]
+    fn a_result_is_the_answer_or_a_member_of_it() {
+        let request = Request::post(SocketAddr::from(([127, 0, 0, 1], 80)), "/a", &json!(1));
+        assert_eq!(request.result_in("10".to_owned()).unwrap(), "10");
+        let request = request.answered_in("result");
+        assert_eq!(request.result_in(r#"{"id":"a","result":{"done":10}}"#.to_owned()).unwrap(), r#"{"done":10}"#);
+        assert!(request.result_in(r#"{"id":"a"}"#.to_owned()).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_a_status_and_as_much_body_as_it_says() {
+        let mut bytes = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\ndate: today\r\n\r\n10HTTP/1.1 404 Not Found\r\n\
+                         content-length: 0\r\n\r\n"
+            .as_bytes();
+        assert_eq!(read_answer(&mut bytes).unwrap(), (200, "10".to_owned()));
+        assert_eq!(read_answer(&mut bytes).unwrap(), (404, String::new()));
+    }
+
+    #[test]
+    fn an_answer_that_breaks_off_is_an_error() {
+        for text in ["", "nonsense\r\n", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nfour"] {
+            assert!(read_answer(&mut text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(read_answer(&mut "HTTP/1.1 200 OK\r\n\r\n".as_bytes()).is_err());
+    }
+}
