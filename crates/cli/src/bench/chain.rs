@@ -15,7 +15,7 @@ pub(super) async fn measure(place: &Place, settings: &Settings, lanes: usize) ->
     let rate = Rate {
         workload: "chain",
         function: "bench_chain",
-        input: json!({ "steps": STEPS }),
+        input: json!({ "steps": STEPS, "task": settings.tasks.task() }),
         unit: "step",
         units: STEPS,
         lanes,

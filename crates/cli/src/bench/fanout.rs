@@ -14,7 +14,7 @@ pub(super) async fn measure(place: &Place, settings: &Settings) -> anyhow::Resul
     let rate = Rate {
         workload: "fanout",
         function: "bench_fanout",
-        input: json!({ "steps": steps }),
+        input: json!({ "steps": steps, "task": settings.tasks.task() }),
         unit: "step",
         units: steps,
         lanes: 1,

@@ -17,7 +17,7 @@ pub(super) async fn measure(place: &Place, settings: &Settings) -> anyhow::Resul
     let rate = Rate {
         workload: "long",
         function: "bench_long",
-        input: json!({ "steps": steps, "part": part }),
+        input: json!({ "steps": steps, "part": part, "task": settings.tasks.task() }),
         unit: "step",
         units: steps,
         lanes: 1,

@@ -18,6 +18,7 @@ mod report;
 mod server;
 mod start;
 mod usage;
+mod worker;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -59,6 +60,9 @@ pub(crate) struct Args {
     /// unless told
     #[arg(long, value_name = "MS")]
     lease_ms: Option<u64>,
+    /// Performs the tasks of another process that measures
+    #[arg(long, value_name = "URL", hide = true)]
+    as_worker_of: Option<String>,
     /// Rough figures, soon
     #[arg(long)]
     quick: bool,
@@ -91,6 +95,8 @@ enum Tasks {
     Wasm,
     /// The server, as components that may send requests: each task waits until what led to it is durable
     Outgoing,
+    /// A worker, in a process of its own: each task is claimed and completed over HTTP
+    Worker,
 }
 
 impl Tasks {
@@ -98,13 +104,22 @@ impl Tasks {
         match self {
             Self::Wasm => "wasm",
             Self::Outgoing => "outgoing",
+            Self::Worker => "worker",
+        }
+    }
+
+    /// The task that each step is, if it is not the component's own.
+    const fn task(self) -> Option<&'static str> {
+        match self {
+            Self::Wasm | Self::Outgoing => None,
+            Self::Worker => Some(worker::TASK),
         }
     }
 
     /// Where tasks may send requests. None is sent, and nobody has this name.
     fn hosts(self) -> Vec<String> {
         match self {
-            Self::Wasm => Vec::new(),
+            Self::Wasm | Self::Worker => Vec::new(),
             Self::Outgoing => vec!["tasks.invalid".to_owned()],
         }
     }
@@ -123,6 +138,13 @@ struct Settings {
     parked: usize,
     in_flight: usize,
     lease_ms: Option<u64>,
+}
+
+impl Settings {
+    /// The worker that performs the tasks, if one does.
+    fn worker(&self, server: &server::Server) -> anyhow::Result<Option<worker::Running>> {
+        (self.tasks == Tasks::Worker).then(|| worker::Running::of(server)).transpose()
+    }
 }
 
 impl Args {
@@ -162,6 +184,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn measure(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(url) = &args.as_worker_of {
+        return worker::run(url).await;
+    }
     if cfg!(debug_assertions) {
         paint::say("this is a debug build: its figures say nothing");
     }

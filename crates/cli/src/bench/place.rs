@@ -112,6 +112,14 @@ impl Drop for Files {
         for path in &self.0 {
             // Not every one is there, and nothing can be done about one that stays.
             ENDS.iter().for_each(|end| drop(std::fs::remove_file(beside(path, end))));
+            // What servers that were killed have left.
+            let locks = beside(path, "-node-");
+            let beginning = locks.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            for entry in std::fs::read_dir(folder_of(path)).into_iter().flatten().flatten() {
+                if entry.file_name().to_string_lossy().starts_with(&beginning) {
+                    drop(std::fs::remove_file(entry.path()));
+                }
+            }
         }
     }
 }

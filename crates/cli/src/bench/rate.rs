@@ -8,7 +8,7 @@ use super::driver::{Load, Until, Work, drive};
 use super::figures::Figures;
 use super::place::Place;
 use super::server::Start;
-use super::{Settings, paint};
+use super::{Settings, paint, worker};
 
 /// What is measured.
 pub(super) struct Rate {
@@ -28,6 +28,7 @@ pub(super) async fn measure(place: &Place, settings: &Settings, rate: Rate) -> a
     paint::say(format_args!("{workload}, {lanes} at a time"));
     let mut store = place.make().await?;
     let server = Start::on(&store).await?.run_with_workflows(settings.tasks).await?;
+    let worker = settings.worker(&server)?;
     let work = Work { function, input: Json::parse(&input.to_string()).context("the input is not JSON")? };
     let warm_up = match until {
         Until::Elapsed(_) => Until::Elapsed(settings.warm_up),
@@ -36,11 +37,10 @@ pub(super) async fn measure(place: &Place, settings: &Settings, rate: Rate) -> a
     drive(&server.client, &work, lanes, warm_up).await?;
     let raw_before = store.raw_rate(settings.yardstick).await?;
     let before = server.meters(&store).await?;
+    let worker_before = worker.as_ref().and_then(worker::Running::cpu);
     let Load { took, latencies, result } = drive(&server.client, &work, lanes, until).await?;
     let used = server.meters(&store).await?.since(before);
     let raw_after = store.raw_rate(settings.yardstick).await?;
-    drop(server);
-    store.remove().await?;
     let executions = latencies.len();
     let result = result.context("nothing was executed")?;
     let figures = Figures {
@@ -55,5 +55,11 @@ pub(super) async fn measure(place: &Place, settings: &Settings, rate: Rate) -> a
         raw_rates: [raw_before, raw_after],
         more: Vec::new(),
     };
+    let figures = match worker {
+        Some(worker) => worker.told(figures, worker_before),
+        None => figures,
+    };
+    drop(server);
+    store.remove().await?;
     Ok((figures, serde_json::from_str(result.as_str())?))
 }

@@ -19,7 +19,7 @@ use super::figures::{Figures, Latencies};
 use super::outside::Outside;
 use super::place::Place;
 use super::server::{Server, Start, nothing_yet};
-use super::{Settings, paint};
+use super::{Settings, Tasks, paint};
 use crate::events;
 
 const LANES: usize = 64;
@@ -58,12 +58,13 @@ pub(super) async fn measure(place: &Place, settings: &Settings) -> anyhow::Resul
     let mut start = Start::on(&store).await?;
     (start.lease_ms, start.host) = (settings.lease_ms, Some(outside.host.clone()));
     let server = start.run_with_workflows(settings.tasks).await?;
-    let executions = all_in_flight(&server, &outside, count).await?;
+    let _worker = settings.worker(&server)?;
+    let executions = all_in_flight(&server, settings.tasks, &outside, count).await?;
     server.kill()?;
     let held = outside.seen().len();
     outside.open();
     let before = nothing_yet(&store).await?;
-    let (server, times) = recovered(&start, &executions).await?;
+    let (server, times) = recovered(&start, settings, &executions).await?;
     let used = server.meters(&store).await?.since(before);
     let account = account(&server.client, &executions, times.killed_at).await?;
     server.kill()?;
@@ -87,8 +88,8 @@ pub(super) async fn measure(place: &Place, settings: &Settings) -> anyhow::Resul
 }
 
 /// Starts executions until so many wait for somebody outside.
-async fn all_in_flight(server: &Server, outside: &Outside, count: usize) -> anyhow::Result<Vec<String>> {
-    let input = json!({ "load": { "steps": STEPS }, "url": outside.url() }).to_string();
+async fn all_in_flight(server: &Server, tasks: Tasks, outside: &Outside, count: usize) -> anyhow::Result<Vec<String>> {
+    let input = json!({ "load": { "steps": STEPS, "task": tasks.task() }, "url": outside.url() }).to_string();
     let work = Work { function: "bench_recovery", input: Json::parse(&input).context("the input is not JSON")? };
     let executions = start_all(&server.client, &work, LANES, count).await?;
     let waiting = tokio::time::timeout(PATIENCE, outside.until(count)).await;
@@ -97,11 +98,13 @@ async fn all_in_flight(server: &Server, outside: &Outside, count: usize) -> anyh
 }
 
 /// Another server, once it has finished them all.
-async fn recovered(start: &Start, executions: &[String]) -> anyhow::Result<(Server, Times)> {
+async fn recovered(start: &Start, settings: &Settings, executions: &[String]) -> anyhow::Result<(Server, Times)> {
     let (killed_at, begun) = (SystemClock.now(), Instant::now());
     let server = start.run()?;
     server.client.functions().await?;
     let answered = begun.elapsed();
+    // The old one knows where the old server was.
+    let _worker = settings.worker(&server)?;
     wait_all(&server.client, executions, LANES).await?;
     Ok((server, Times { killed_at, answered, finished: begun.elapsed() }))
 }

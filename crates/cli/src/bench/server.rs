@@ -41,6 +41,8 @@ pub(super) struct Start {
 pub(super) struct Server {
     process: Process,
     pub(super) client: Client,
+    pub(super) url: String,
+    pub(super) token: String,
 }
 
 impl Start {
@@ -75,8 +77,9 @@ impl Start {
         let (told, address) = mpsc::channel();
         std::thread::spawn(move || listen(stderr, &told));
         let url = address.recv_timeout(PATIENCE).context("the server did not start: its words are above")?;
-        let client = Client::new(&Access { url, token: Some(self.token.clone()), scope: None })?;
-        Ok(Server { process, client })
+        let token = self.token.clone();
+        let client = Client::new(&Access { url: url.clone(), token: Some(token.clone()), scope: None })?;
+        Ok(Server { process, client, url, token })
     }
 
     /// The same, with the workflows deployed.
@@ -89,7 +92,7 @@ impl Start {
 }
 
 /// A process that is killed in the end: whatever goes wrong, none stays behind.
-struct Process(Child);
+pub(super) struct Process(pub(super) Child);
 
 impl Process {
     fn kill(&mut self) -> std::io::Result<()> {

@@ -41,7 +41,7 @@ fn check(workload: &Value) {
 #[test]
 fn every_workload_is_measured_on_a_store_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
-    let document = document(&folder, &["--count", "50", "--lease-ms", "500"]);
+    let document = document(&folder, &["--count", "50"]);
     assert_eq!((&document["store"], &document["tasks"]), (&"SQLite".into(), &"wasm".into()));
     assert_eq!(document["durability"], "journal_mode=wal, synchronous=FULL");
     assert!(document["machine"]["cores"].as_u64().unwrap() > 0);
@@ -61,6 +61,18 @@ fn every_workload_is_measured_on_a_store_of_its_own() {
     assert_eq!((number(recovery, "inFlight"), number(recovery, "effects")), (50.0, 50.0));
     assert_eq!((number(recovery, "recorded"), number(recovery, "recordedTwice")), (550.0, 0.0));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something was left behind");
+}
+
+#[test]
+fn tasks_can_be_performed_by_a_worker_in_a_process_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let document =
+        document(&folder, &["chain", "recovery", "--tasks", "worker", "--concurrency", "8", "--count", "20"]);
+    assert_eq!(document["tasks"], "worker");
+    let workloads = document["workloads"].as_array().unwrap();
+    workloads.iter().for_each(check);
+    assert!(workloads[0]["workerCpuSeconds"].is_number(), "{document}");
+    assert_eq!((number(&workloads[1], "recorded"), number(&workloads[1], "recordedTwice")), (220.0, 0.0));
 }
 
 #[test]

@@ -479,6 +479,8 @@ fn a_server_that_was_killed_is_replaced_at_once_on_the_same_machine() {
     let start = r#"{"function":"blocking_signal","input":{"order":1}}"#;
     let waiting = first.ask("POST /v1/executions", &admin, start).json();
     let id = waiting["execution"].as_str().unwrap();
+    let why = format!("GET /v1/executions/{id}/why");
+    while !first.ask(&why, &admin, "").body.contains("user_approval") {}
     // It is killed when it is dropped, an hour before its lease runs out.
     drop(first);
     assert!(text(&place.run(&["why", id]).stdout).contains("no process works on this store"));
