@@ -98,7 +98,7 @@ impl Script {
     }
 
     fn finish(&mut self, promise: &PromiseId) {
-        self.say(Command::StartAttempt { promise: promise.clone(), performer: Performer::Owner });
+        self.say(Command::StartAttempt { promise: promise.clone(), performer: onward_journal::Performer::Owner });
         self.say(Command::CompleteAttempt { promise: promise.clone(), result: payload("{\"charge\":\"ch_1299\"}") });
     }
 

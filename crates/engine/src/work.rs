@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward_execution::Limits;
 use onward_journal::{Delivery, ExecutionError, ExecutionId, InvokeResult, Payload, PromiseId, Text, Timestamp};
 use onward_store::tables::{Function, Task, WorkerFunction};
-use onward_store::{Change, Commit, Error, Field as _, Key, Records as _, Scan, Shard, Store};
+use onward_store::{Change, Commit, Error, Field as _, Key, Kind, Records as _, Scan, Shard, Store};
 use tokio::time::Instant;
 
 use crate::client::{Client, Refused, Scope};
@@ -104,14 +104,22 @@ impl Client {
         owner(tenant, project, environment)
     }
 
-    /// Makes it known that workers perform these functions.
+    /// Makes it known that workers perform these functions. Of those that components have, only what was queued before is left;
+    /// a worker that asks for nothing else is told so.
     async fn ask_for(&self, wanted: &Claim) -> Result<(), Refused> {
+        let mut deployed = None;
+        let mut is_any_ours = false;
         for function in &wanted.functions {
-            if !self.was_asked(function) {
-                self.note_asked(function, &wanted.worker).await?;
+            if self.was_asked(function) || self.note_asked(function, &wanted.worker).await? {
+                is_any_ours = true;
+            } else {
+                deployed = Some(function);
             }
         }
-        Ok(())
+        match deployed {
+            Some(function) if !is_any_ours => Err(Refused::Deployed(function.to_string())),
+            _ => Ok(()),
+        }
     }
 
     fn was_asked(&self, function: &Text) -> bool {
@@ -120,12 +128,13 @@ impl Client {
         asked.get(&(self.owner(), function.clone())).is_some_and(|at| at.elapsed() < ASKED)
     }
 
-    async fn note_asked(&self, function: &Text, worker: &Text) -> Result<(), Refused> {
+    /// Tells whether it is for workers.
+    async fn note_asked(&self, function: &Text, worker: &Text) -> Result<bool, Refused> {
         let Scope { tenant, project, environment } = self.scope();
         let key = Key(vec![tenant.to_value(), project.to_value(), environment.to_value(), function.to_value()]);
         let deployed: Option<(Function, u64)> = self.store().get(key.clone()).await?;
         if deployed.is_some() {
-            return Err(Refused::Deployed(function.to_string()));
+            return Ok(false);
         }
         for _ in 0..TRIES {
             let known: Option<(WorkerFunction, u64)> = self.store().get(key.clone()).await?;
@@ -148,15 +157,16 @@ impl Client {
         }
         if let Some(nearby) = self.nearby() {
             let mut asked = nearby.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            asked.retain(|_, at| at.elapsed() < ASKED);
             asked.insert((self.owner(), function.clone()), Instant::now());
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn try_claim(&self, wanted: &Claim, offers: &crate::node::Offers) -> Result<Vec<Held>, Refused> {
         let most = wanted.most.clamp(1, TOGETHER_MAX);
         for _ in 0..TRIES {
-            let found = self.queued(wanted, most + offers.in_hand()).await?;
+            let found = self.queued(wanted, most + offers.in_hand().min(TOGETHER_MAX)).await?;
             let taken = offers.take(found.iter().map(|(row, _)| task::id(row)), most);
             if taken.ids.is_empty() {
                 return Ok(Vec::new());
@@ -173,24 +183,44 @@ impl Client {
                 Ok(_) => return Ok(held),
                 // Another process was faster, or one of them is no longer wanted.
                 Err(Error::Conflict(_)) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    if error.kind() == Kind::Unknown {
+                        self.let_go(&held).await;
+                    }
+                    return Err(error.into());
+                }
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Tasks that may be held by whoever will not hear of them.
+    async fn let_go(&self, held: &[Held]) {
+        for held in held {
+            if let Err(error) = self.give_back(held.id, &held.claim).await {
+                tracing::debug!(%error, "a task was not claimed, or stays claimed until its lease runs out");
+            }
+        }
     }
 
     /// Tasks that wait for a worker, those of each function in the order in which they were queued.
     async fn queued(&self, wanted: &Claim, most: usize) -> Result<Vec<(Task, u64)>, Error> {
         let Scope { tenant, project, environment } = self.scope();
         let mut found: Vec<(Task, u64)> = Vec::new();
-        for function in &wanted.functions {
+        // Another is first each time, so that none has to wait for ever.
+        let mut chance = [0];
+        crate::client::entropy(&mut chance);
+        let functions: BTreeSet<&Text> = wanted.functions.iter().collect();
+        let first = usize::from(chance[0]) % functions.len().max(1);
+        for function in functions.iter().cycle().skip(first).take(functions.len()) {
+            if found.len() >= most {
+                break;
+            }
             let scan = Scan::by::<Task>(Task::BY_FUNCTION).equal(tenant).equal(project).equal(environment);
-            let scan = scan.equal(function).equal(&Text::from(QUEUED)).limit(most);
+            let scan = scan.equal(*function).equal(&Text::from(QUEUED)).limit(most - found.len());
             let rows: Vec<(Task, u64)> = self.store().list(scan).await?;
             found.extend(rows);
         }
-        // Those that wait longest come first, whatever their function.
-        found.sort_by_key(|(row, _)| row.queued_at);
         Ok(found)
     }
 
@@ -338,9 +368,22 @@ fn ended(row: &Task, version: u64, result: InvokeResult, now: Timestamp) -> Resu
 
 /// Takes tasks from workers whose time is over. Returns the shards that have something to read.
 pub async fn expire(store: &dyn Store, now: Timestamp) -> Result<BTreeSet<Shard>, Error> {
-    let scan = Scan::by::<Task>(Task::BY_LEASE).until(&now).limit(LOST_PAGE);
-    let lost: Vec<(Task, u64)> = store.list(scan).await?;
+    let mut scan = Scan::by::<Task>(Task::BY_LEASE).until(&now).limit(LOST_PAGE);
     let mut shards = BTreeSet::new();
+    loop {
+        let lost: Vec<(Task, u64)> = store.list(scan.clone()).await?;
+        let Some((last, _)) = lost.last() else { return Ok(shards) };
+        scan = scan.after(last);
+        take_back(store, lost, now, &mut shards).await?;
+    }
+}
+
+async fn take_back(
+    store: &dyn Store,
+    lost: Vec<(Task, u64)>,
+    now: Timestamp,
+    shards: &mut BTreeSet<Shard>,
+) -> Result<(), Error> {
     for (row, version) in lost {
         let worker = row.worker.as_deref().unwrap_or_default();
         let how = format!("worker {worker} was not heard of for {} ms", row.lease_ms);
@@ -359,7 +402,7 @@ pub async fn expire(store: &dyn Store, now: Timestamp) -> Result<BTreeSet<Shard>
             Err(error) => return Err(error),
         }
     }
-    Ok(shards)
+    Ok(())
 }
 
 /// Who has asked for the functions of these tasks last, and when.
@@ -373,23 +416,41 @@ pub(crate) async fn asked_for(store: &dyn Store, tasks: &[Task]) -> Result<BTree
     Ok(asked)
 }
 
+/// Why an attempt ends that waited for a worker when its function was deployed.
+pub(crate) fn deployed_meanwhile() -> ExecutionError {
+    ExecutionError::named("unknown_function", "it was deployed after it had been asked for")
+}
+
 /// Tasks that waited for a worker when their function was deployed: the next attempt is the component's.
 pub(crate) async fn hand_over(store: &dyn Store, named: &Function) -> Result<(), Error> {
     let Function { tenant_id, project_id, environment_id, name, .. } = named;
     let scan = Scan::by::<Task>(Task::BY_FUNCTION).equal(tenant_id).equal(project_id).equal(environment_id).equal(name);
-    let scan = scan.equal(&Text::from(QUEUED)).limit(LOST_PAGE);
+    let mut scan = scan.equal(&Text::from(QUEUED)).limit(LOST_PAGE);
     loop {
         let waiting: Vec<(Task, u64)> = store.list(scan.clone()).await?;
-        if waiting.is_empty() {
-            return Ok(());
-        }
+        let Some((last, _)) = waiting.last() else { return Ok(()) };
+        scan = scan.after(last);
+        // One that has no other attempt stays for a worker.
+        let waiting = waiting.into_iter().filter(|(row, _)| !row.is_last);
         for (row, version) in waiting {
-            let error = ExecutionError::named("unknown_function", "it was deployed after it had been asked for");
-            match store.commit(ended(&row, version, Err(error), store.now().await?)?).await {
+            match store.commit(ended(&row, version, Err(deployed_meanwhile()), store.now().await?)?).await {
                 // A worker was faster, which is as good.
                 Ok(_) | Err(Error::Conflict(_)) => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+}
+
+/// The same for every function that is deployed.
+pub(crate) async fn hand_over_all(store: &dyn Store) -> Result<(), Error> {
+    let mut scan = Scan::all::<Function>();
+    loop {
+        let page: Vec<(Function, u64)> = store.list(scan.clone()).await?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        scan = scan.after(last);
+        for (named, _) in page {
+            hand_over(store, &named).await?;
         }
     }
 }

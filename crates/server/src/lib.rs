@@ -58,9 +58,15 @@ pub(crate) struct App {
     pub(crate) gate: Gate,
     pub(crate) metrics: Option<PrometheusHandle>,
     leaving: AtomicBool,
+    stage: watch::Receiver<Stage>,
 }
 
 impl App {
+    /// Waits until nothing more is asked: whoever waits for something that may take long should be told to ask elsewhere.
+    pub(crate) async fn stops(&self) {
+        drop(self.stage.clone().wait_for(|stage| *stage >= Stage::Stopping).await);
+    }
+
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
     }
@@ -74,7 +80,8 @@ pub async fn serve(
     mut stage: watch::Receiver<Stage>,
 ) -> std::io::Result<()> {
     let gate = Gate::new(options.admission, options.requests_per_second);
-    let app = Arc::new(App { service, gate, metrics: options.metrics, leaving: AtomicBool::new(false) });
+    let leaving = AtomicBool::new(false);
+    let app = Arc::new(App { service, gate, metrics: options.metrics, leaving, stage: stage.clone() });
     let router = routes::router(Arc::clone(&app));
     let listener = listener.tap_io(|connection| {
         // An answer is one small packet: it is not held back for more.

@@ -231,7 +231,7 @@ async fn remote(host: Host, n: u64) -> InvokeResult {
 }
 
 async fn remote_once(host: Host, n: u64) -> InvokeResult {
-    let promise = host.schedule_as("far_once", number(n), None, Delivery::AtMostOnce).await?;
+    let promise = host.schedule_as("far_once", number(n), patient(), Delivery::AtMostOnce).await?;
     match host.wait(promise).await {
         Err(error) if error.kind.as_str() == "in_doubt" => Ok(number(99)),
         other => other,

@@ -194,6 +194,7 @@ CREATE TABLE tasks (
     input TEXT COLLATE "C" NOT NULL,
     delivery TEXT COLLATE "C" NOT NULL,
     timeout_ms BIGINT,
+    is_last BOOLEAN NOT NULL,
     version BIGINT NOT NULL,
     CONSTRAINT tasks_pkey PRIMARY KEY (execution_id, promise, attempt),
     CONSTRAINT tasks_delivery_check CHECK (delivery IN ('at_least_once', 'at_most_once')),

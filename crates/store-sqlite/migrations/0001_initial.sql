@@ -266,6 +266,7 @@ CREATE TABLE tasks (
     input          TEXT    NOT NULL,
     delivery       TEXT    NOT NULL,
     timeout_ms     INTEGER,
+    is_last        INTEGER NOT NULL,
     version        INTEGER NOT NULL,
     CONSTRAINT tasks_key PRIMARY KEY (execution_id, promise, attempt),
     CONSTRAINT tasks_delivery_check CHECK (delivery IN ('at_least_once', 'at_most_once')),

@@ -49,9 +49,16 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
+/// Characters of a message, and of a code, that are told.
+const MESSAGE_MAX: usize = 10_000;
+const CODE_MAX: usize = 200;
+
 impl From<Failure> for TaskError {
+    /// A longer message says no more.
     fn from(failure: Failure) -> Self {
-        Self { message: failure.message, code: failure.code, retryable: failure.is_retryable }
+        let cut = |text: String, max| if text.chars().count() > max { text.chars().take(max).collect() } else { text };
+        let code = failure.code.map(|code| cut(code, CODE_MAX));
+        Self { message: cut(failure.message, MESSAGE_MAX), code, retryable: failure.is_retryable }
     }
 }
 

@@ -45,22 +45,24 @@ async fn beat(client: &Client, claimed: &ClaimedTask, lost: &watch::Sender<bool>
     let lease = Duration::from_millis(claimed.lease_ms.into());
     let mut until = Instant::now() + lease;
     let mut pause = lease / 3;
+    let pause_max = pause.max(Duration::from_secs(1));
     let mut patience = Patience::default();
     loop {
         tokio::time::sleep(pause).await;
         let asked = Instant::now();
-        match client.heartbeat(&claimed.task, &claimed.token).await {
-            Ok(_) => {
+        // An answer that takes long must not keep it from asking again in time.
+        let beaten = tokio::time::timeout(pause_max, client.heartbeat(&claimed.task, &claimed.token)).await;
+        match beaten {
+            Ok(Ok(_)) => {
                 (until, pause) = (asked + lease, lease / 3);
                 patience.reset();
             }
-            Err(problem) if problem.code == Code::LeaseLost || Instant::now() >= until => {
-                lost.send_replace(true);
-                return;
-            }
-            Err(_) => pause = patience.next().min(lease / 3),
+            Ok(Err(problem)) if problem.code == Code::LeaseLost => break,
+            _ if Instant::now() >= until => break,
+            _ => pause = patience.next().min(lease / 3),
         }
     }
+    lost.send_replace(true);
 }
 
 /// Says what came of a task, as long as anybody may want to know.
@@ -80,8 +82,9 @@ async fn tell(client: &Client, claimed: &ClaimedTask, outcome: Outcome, lost: &w
             Err(problem) if problem.code == Code::LeaseLost && is_repeated => {
                 return tracing::info!(task = claimed.task, "the end of a task is recorded, or was of no use");
             }
-            Err(problem) if problem.code == Code::TooLarge && outcome.is_ok() => {
-                outcome = Err(Failure::named("too_large", problem.detail).permanent());
+            // What cannot be told as a result is told as a failure.
+            Err(problem) if outcome.is_ok() && matches!(problem.status, 400 | 413 | 422) => {
+                outcome = Err(Failure::named(problem.code.as_str(), problem.detail).permanent());
             }
             Err(problem) if is_final(&problem) => {
                 return tracing::warn!(task = claimed.task, %problem, "the end of a task was refused");

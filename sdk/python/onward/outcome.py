@@ -12,6 +12,9 @@ from .task import Failure, Task
 MESSAGE_CHARS_MAX = 10_000
 """A longer message says no more."""
 
+CODE_CHARS_MAX = 200
+"""Nor does a longer code."""
+
 log = logging.getLogger("onward")
 
 Function = Callable[..., Any]
@@ -41,11 +44,19 @@ def completed(result: Any) -> Outcome:
 def failed(message: str, code: str | None, retryable: bool) -> Outcome:
     """The function did not return, or what it returned cannot be told."""
     # A message can have halves of characters, from the names of files for example, that cannot be sent.
-    message = message[:MESSAGE_CHARS_MAX].encode(errors="replace").decode()
-    error: dict[str, Any] = {"message": message, "retryable": retryable}
+    message = text_of(message)[:MESSAGE_CHARS_MAX].encode(errors="replace").decode()
+    error: dict[str, Any] = {"message": message, "retryable": bool(retryable)}
     if code:
-        error["code"] = code
+        error["code"] = text_of(code)[:CODE_CHARS_MAX].encode(errors="replace").decode()
     return Outcome("fail", {"error": error})
+
+
+def text_of(value: Any) -> str:
+    """What it says of itself, if it can."""
+    try:
+        return str(value)
+    except Exception:
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 def perform(call: Call, task: Task) -> Outcome:
@@ -57,7 +68,7 @@ def perform(call: Call, task: Task) -> Outcome:
     except BaseException as error:
         log.warning("%s failed", task, exc_info=True)
         name = type(error).__name__
-        return failed(str(error) or name, name, retryable=True)
+        return failed(text_of(error) or name, name, retryable=True)
 
 
 def call_of(function: Function) -> Call:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from typing import Callable
 
 from .lease import Lease
+
+
+log = logging.getLogger("onward")
 
 
 class Slots:
@@ -59,6 +63,9 @@ class Slots:
                 return
             try:
                 self._perform(lease)
+            except Exception:
+                # The slot goes on: others need it.
+                log.exception("%s: what became of it could not be told", lease.task)
             finally:
                 with self._changed:
                     self._held.discard(lease)

@@ -186,8 +186,10 @@ class Worker:
     def _perform(self, lease: Lease) -> None:
         task = lease.task
         self._heart.hold(lease)
-        outcome = perform(self._functions[task.function], task)
-        self._heart.release(lease)
+        try:
+            outcome = perform(self._functions[task.function], task)
+        finally:
+            self._heart.release(lease)
         if lease.lost:
             log.info("%s: what it came to is dropped", task)
         else:

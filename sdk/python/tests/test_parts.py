@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import unittest
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 from onward import Failure, NotJson, Problem, Task, Unreachable, Worker
@@ -191,3 +191,24 @@ class Registering(unittest.TestCase):
             Worker(SERVER).run()
         with self.assertRaises(ValueError):
             Worker(SERVER, concurrency=0)
+
+
+class Outcomes(unittest.TestCase):
+    """Whatever a function raises is told."""
+
+    def test_a_failure_can_be_made_of_anything(self) -> None:
+        class Odd(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError("no")
+
+        def fails(error: BaseException) -> dict[str, Any]:
+            def function(_task: Task) -> None:
+                raise error
+
+            outcome = perform(function, task())
+            self.assertTrue(outcome.is_failure)
+            return cast("dict[str, Any]", outcome.body["error"])
+
+        self.assertEqual(fails(Failure(cast(str, ValueError("bad"))))["message"], "bad")
+        self.assertEqual(fails(Odd())["message"], "a Odd that cannot be shown")
+        self.assertEqual(len(fails(Failure("x" * 20_000, code="y" * 1_000))["code"]), 200)

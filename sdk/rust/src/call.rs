@@ -87,7 +87,7 @@ impl<T: DeserializeOwned> Call<T> {
     }
 
     /// How long one attempt may take; then it fails with `timeout`, which may be retried. Unless said, a task has a minute,
-    /// a request half of one, and a child workflow all the time it wants. A child workflow that takes longer is asked to
+    /// a request half of one, a child workflow and a worker all the time they want. A child workflow that takes longer is asked to
     /// stop, and nobody waits for its cleanup.
     pub fn timeout(self, limit: Duration) -> Self {
         self.with(|invocation| invocation.timeout_ms = Some(milliseconds(limit)))

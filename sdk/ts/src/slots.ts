@@ -36,10 +36,12 @@ export class Slots {
   /** Waits for what is under way, and returns what is left of it after a while. */
   async finish(graceMs: number): Promise<Lease[]> {
     let late = false;
-    const timer = setTimeout(() => {
+    const wake = () => {
       late = true;
       this.#wake();
-    }, graceMs);
+    };
+    // A timer cannot be longer than that.
+    const timer = graceMs < 2 ** 31 ? setTimeout(wake, graceMs) : undefined;
     while (this.#held.size > 0 && !late) {
       await this.#rung;
     }

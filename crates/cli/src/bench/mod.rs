@@ -23,11 +23,12 @@ mod worker;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::ensure;
 use clap::ValueEnum;
 
 use self::figures::Figures;
-use self::place::Place;
+use self::place::{Facts, Place};
+use crate::signals::Signals;
 use crate::waiting::block_on;
 use crate::{descriptors, paint};
 
@@ -36,7 +37,7 @@ use crate::{descriptors, paint};
 /// Without --store, stores are SQLite files in the current folder, and are gone in the end. A Postgres database gets a schema
 /// that is removed in the end; nothing else in it is touched.
 ///
-/// Exit codes: 0 it was measured, 2 it could not be.
+/// Exit codes: 0 it was measured, 2 it could not be, 130 it was stopped.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What to measure; everything unless told
@@ -192,27 +193,55 @@ async fn measure(args: &Args) -> anyhow::Result<ExitCode> {
     }
     descriptors::allow_many();
     let (settings, place) = (args.settings(), Place::find(args.store.as_deref())?);
+    let mut signals = Signals::listen()?;
+    let outcome = tokio::select! {
+        () = signals.next() => None,
+        measured = measure_all(args, &settings, &place) => Some(measured),
+    };
+    place.clean().await?;
+    let Some(measured) = outcome else { return Ok(ExitCode::from(EXIT_INTERRUPTED)) };
+    let (facts, all) = measured?;
+    report::print(args.json, args.tasks, &facts, &all)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a shell reports for a program that Ctrl-C ended.
+const EXIT_INTERRUPTED: u8 = 128 + 2;
+
+async fn measure_all(args: &Args, settings: &Settings, place: &Place) -> anyhow::Result<(Facts, Vec<Figures>)> {
     let facts = place.facts().await?;
     let chosen = if args.workloads.is_empty() { Workload::value_variants() } else { &args.workloads };
     let mut all = Vec::new();
     for workload in chosen {
-        match (workload, args.concurrency) {
-            (Workload::Chain, None) => {
-                for lanes in [1, 64] {
-                    all.push(chain::measure(&place, &settings, lanes).await?);
-                }
-            }
-            (Workload::Chain, Some(lanes)) => all.push(chain::measure(&place, &settings, lanes.into()).await?),
-            (Workload::Start, lanes) => all.push(start::measure(&place, &settings, lanes.unwrap_or(64).into()).await?),
-            (Workload::Fanout, _) => all.push(fanout::measure(&place, &settings).await?),
-            (Workload::Long, _) => all.push(long::measure(&place, &settings).await?),
-            (Workload::Parked, _) => all.push(parked::measure(&place, &settings).await?),
-            (Workload::Recovery, _) => all.push(recovery::measure(&place, &settings).await?),
+        for lanes in workload.lanes(args.concurrency) {
+            let figures = workload.measure(place, settings, lanes).await?;
+            ensure!(figures.units > 0, "{} did nothing in the time: --seconds N", figures.workload);
+            all.push(figures);
+            place.clean().await?;
         }
     }
-    if all.iter().any(|figures: &Figures| figures.units == 0) {
-        bail!("nothing was done in the time: --seconds N");
+    Ok((facts, all))
+}
+
+impl Workload {
+    /// How many executions at a time, one measurement each.
+    fn lanes(self, told: Option<u16>) -> Vec<usize> {
+        match (self, told) {
+            (Self::Chain | Self::Start, Some(lanes)) => vec![lanes.into()],
+            (Self::Chain, None) => vec![1, 64],
+            (Self::Start, None) => vec![64],
+            (Self::Fanout | Self::Long | Self::Parked | Self::Recovery, _) => vec![1],
+        }
     }
-    report::print(args.json, args.tasks, &facts, &all)?;
-    Ok(ExitCode::SUCCESS)
+
+    async fn measure(self, place: &Place, settings: &Settings, lanes: usize) -> anyhow::Result<Figures> {
+        match self {
+            Self::Chain => chain::measure(place, settings, lanes).await,
+            Self::Start => start::measure(place, settings, lanes).await,
+            Self::Fanout => fanout::measure(place, settings).await,
+            Self::Long => long::measure(place, settings).await,
+            Self::Parked => parked::measure(place, settings).await,
+            Self::Recovery => recovery::measure(place, settings).await,
+        }
+    }
 }

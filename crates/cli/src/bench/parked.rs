@@ -45,7 +45,7 @@ pub(super) async fn measure(place: &Place, settings: &Settings) -> anyhow::Resul
     server.kill()?;
     let disk = store.disk_bytes().await?.saturating_sub(empty + WORKFLOWS.len() as u64);
     let raw_after = store.raw_rate(settings.yardstick).await?;
-    store.remove().await?;
+    drop(store);
     let mut figures = Figures {
         workload: "parked",
         concurrency: LANES,

@@ -2,6 +2,7 @@
 //! it. And the yardstick beside them: what the same database does with plain one-row commits.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -21,7 +22,8 @@ const WARM_UP: Duration = Duration::from_secs(1);
 /// Where stores are made.
 pub(super) enum Place {
     Sqlite(PathBuf),
-    Postgres(String),
+    /// The database, and the schemas in it that were made and not removed yet.
+    Postgres(String, Mutex<Vec<Scratch>>),
 }
 
 /// What stands beside all figures of a place.
@@ -41,7 +43,7 @@ impl Place {
             Some(("sqlite", path)) if !path.is_empty() => {
                 Ok(Self::Sqlite(path.strip_prefix("//").unwrap_or(path).into()))
             }
-            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(url.to_owned())),
+            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(url.to_owned(), Mutex::default())),
             _ => bail!("this cannot be measured: expected sqlite:PATH or postgres://USER@HOST/DATABASE"),
         }
     }
@@ -51,13 +53,14 @@ impl Place {
         let store = self.make().await?;
         let (name, folder) = match self {
             Self::Sqlite(path) => ("SQLite", Some(folder_of(path))),
-            Self::Postgres(_) => ("Postgres", None),
+            Self::Postgres(..) => ("Postgres", None),
         };
         let durability = match &store.yardstick {
             Yardstick::Sqlite(it) => it.as_ref().context("the yardstick is in use")?.durability()?,
             Yardstick::Postgres(it) => it.durability().await?,
         };
-        store.remove().await?;
+        drop(store);
+        self.clean().await?;
         Ok(Facts { store: name, durability, machine: Machine::of(folder) })
     }
 
@@ -71,16 +74,27 @@ impl Place {
                 let files = Files(vec![path.clone(), beside(path, ".yardstick")]);
                 let yardstick = SqliteYardstick::open(&files.0[1])?;
                 let url = format!("sqlite:{}", path.display());
-                Ok(Store { url, yardstick: Yardstick::Sqlite(Some(yardstick)), kept: Kept::Files(files) })
+                Ok(Store { url, yardstick: Yardstick::Sqlite(Some(yardstick)), files: Some(files) })
             }
-            Self::Postgres(database) => {
+            Self::Postgres(database, made) => {
                 let name = format!("onward_bench_{}_{}", std::process::id(), serial());
                 let scratch = Scratch::create(database, &name).await.context("a schema cannot be made")?;
                 let url = scratch.url();
+                made.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
                 let yardstick = Yardstick::Postgres(PostgresYardstick::open(&url).await?);
-                Ok(Store { url, yardstick, kept: Kept::Schema(scratch) })
+                Ok(Store { url, yardstick, files: None })
             }
         }
+    }
+
+    /// Removes what was made and is not in use any more. Files are gone with their stores.
+    pub(super) async fn clean(&self) -> anyhow::Result<()> {
+        let Self::Postgres(_, made) = self else { return Ok(()) };
+        let all = std::mem::take(&mut *made.lock().unwrap_or_else(PoisonError::into_inner));
+        for scratch in all {
+            scratch.remove().await.context("a schema that was made for this could not be removed")?;
+        }
+        Ok(())
     }
 }
 
@@ -124,11 +138,6 @@ impl Drop for Files {
     }
 }
 
-enum Kept {
-    Files(Files),
-    Schema(Scratch),
-}
-
 enum Yardstick {
     /// Away while it measures on a thread of its own.
     Sqlite(Option<SqliteYardstick>),
@@ -138,8 +147,9 @@ enum Yardstick {
 /// A store that was made to be measured.
 pub(super) struct Store {
     pub(super) url: String,
+    /// Closed before its files are removed.
     yardstick: Yardstick,
-    kept: Kept,
+    files: Option<Files>,
 }
 
 impl Store {
@@ -180,24 +190,12 @@ impl Store {
     pub(super) async fn disk_bytes(&self) -> anyhow::Result<u64> {
         // Whoever closes it last leaves everything in one file.
         drop(onward_embed::store::open(&self.url, onward_store::Policy::default()).await?);
-        match (&self.yardstick, &self.kept) {
-            (Yardstick::Postgres(yardstick), _) => Ok(yardstick.disk_bytes().await?),
-            (_, Kept::Files(files)) => {
-                let sizes = ENDS.iter().filter_map(|end| std::fs::metadata(beside(&files.0[0], end)).ok());
-                Ok(sizes.map(|file| file.len()).sum())
-            }
-            (_, Kept::Schema(_)) => Ok(0),
+        if let Yardstick::Postgres(yardstick) = &self.yardstick {
+            return Ok(yardstick.disk_bytes().await?);
         }
-    }
-
-    /// Removes it. One that is dropped instead may leave its schema behind, not its files.
-    pub(super) async fn remove(self) -> anyhow::Result<()> {
-        drop(self.yardstick);
-        match self.kept {
-            Kept::Files(files) => drop(files),
-            Kept::Schema(scratch) => scratch.remove().await?,
-        }
-        Ok(())
+        let paths = self.files.iter().filter_map(|files| files.0.first());
+        let sizes = paths.flat_map(|path| ENDS.iter().filter_map(|end| std::fs::metadata(beside(path, end)).ok()));
+        Ok(sizes.map(|file| file.len()).sum())
     }
 }
 

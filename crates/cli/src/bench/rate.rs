@@ -60,6 +60,6 @@ pub(super) async fn measure(place: &Place, settings: &Settings, rate: Rate) -> a
         None => figures,
     };
     drop(server);
-    store.remove().await?;
+    drop(store);
     Ok((figures, serde_json::from_str(result.as_str())?))
 }

@@ -1,6 +1,7 @@
 //! `onward bench`: that it measures what it says it does, and leaves nothing behind. How fast that is, is not a test's business.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
 use onward_testing::{Cluster, Durability};
 use serde_json::Value;
@@ -98,6 +99,19 @@ fn postgres_is_measured_in_a_schema_that_is_gone_in_the_end() {
     check(&document["workloads"][0]);
     let listed = onward(&["ls", "--store", &url]).output().unwrap();
     assert!(text(&listed.stderr).contains("there is no store in the database"), "{}", text(&listed.stderr));
+}
+
+#[test]
+fn a_benchmark_that_is_stopped_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = bench(&folder, &["chain", "--seconds", "60"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let words = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(words.into_iter().any(|line| line.starts_with("chain, 1 at a time")));
+    let sent = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "something was left behind");
 }
 
 #[test]

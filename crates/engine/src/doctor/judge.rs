@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use onward_execution::Execution;
-use onward_journal::{Event, ExecutionId, Timestamp};
+use onward_journal::{Event, ExecutionId, Performer, Timestamp};
 use onward_store::Shard;
 use onward_store::tables::{Execution as Row, Message, Task};
 
@@ -150,8 +150,12 @@ fn tasks<'a>(execution: &'a Execution, tasks: &'a BTreeMap<u32, bool>) -> impl I
     })
 }
 
-/// What is wrong with a task: `is_wanted` says whether its execution waits for that attempt.
-pub(super) fn task(task: &Task, is_wanted: bool) -> Option<Flaw> {
+/// What is wrong with a task of this execution; nothing is known of one that cannot be read.
+pub(super) fn task(task: &Task, execution: Option<&Execution>) -> Option<Flaw> {
+    let is_wanted = execution.is_none_or(|execution| {
+        let flight = execution.flight(task.promise).filter(|_| !execution.is_over());
+        flight.is_some_and(|flight| (flight.attempt, flight.performer) == (task.attempt, Performer::Worker))
+    });
     let words = || format!("a task of {} (attempt {}) is there, and nobody waits for it", task.function, task.attempt);
     (!is_wanted).then(|| flaw(Code::TaskOrphan, words()))
 }

@@ -168,18 +168,15 @@ impl<'a> Looker<'a> {
         }
     }
 
-    /// Whether an execution waits for this attempt to be performed by a worker.
-    pub(super) async fn is_wanted(&self, task: &Task) -> Result<bool, Error> {
-        let events = match read_journal(self.store, task.execution_id).await {
+    /// An execution, for whoever has a task of it; nothing if its journal is a finding of its own.
+    pub(super) async fn execution(&self, id: ExecutionId) -> Result<Option<Execution>, Error> {
+        let events = match read_journal(self.store, id).await {
             Ok(events) => events,
-            // A finding of its own.
-            Err(Error::Corrupt(_)) => return Ok(true),
+            Err(Error::Corrupt(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let Ok(journal) = Journal::recover(task.execution_id, events) else { return Ok(true) };
-        let execution = Execution::recover(journal, Limits::default());
-        let flight = execution.flight(task.promise).filter(|_| !execution.is_over());
-        Ok(flight.is_some_and(|flight| (flight.attempt, flight.performer) == (task.attempt, Performer::Worker)))
+        let journal = Journal::recover(id, events).ok();
+        Ok(journal.map(|journal| Execution::recover(journal, Limits::default())))
     }
 
     async fn is_task_there(&self, row: &Row, flight: InFlight) -> Result<bool, Error> {

@@ -125,15 +125,20 @@ impl Round<'_> {
     /// Tasks that nobody waits for, as long as they are there.
     async fn tasks(&self, report: &mut impl FnMut(&Finding) -> io::Result<()>) -> Result<(), Stopped> {
         let mut scan = Scan::all::<Task>();
+        let mut seen: Option<(ExecutionId, Option<onward_execution::Execution>)> = None;
         loop {
             let page: Vec<(Task, u64)> = self.looker.store.list(scan.clone()).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             scan = scan.after(last);
             for (task, _) in page {
-                let mut flaw = judge::task(&task, self.looker.is_wanted(&task).await?);
+                // Those of an execution follow each other.
+                if seen.as_ref().is_none_or(|(id, _)| *id != task.execution_id) {
+                    seen = Some((task.execution_id, self.looker.execution(task.execution_id).await?));
+                }
+                let mut flaw = judge::task(&task, seen.as_ref().and_then(|(_, execution)| execution.as_ref()));
                 if flaw.is_some() {
                     tokio::time::sleep(AGAIN).await;
-                    flaw = judge::task(&task, self.looker.is_wanted(&task).await?);
+                    flaw = judge::task(&task, self.looker.execution(task.execution_id).await?.as_ref());
                     let still: Option<(Task, u64)> = self.looker.store.get(task::key(task::id(&task))).await?;
                     flaw = flaw.filter(|_| still.is_some());
                 }

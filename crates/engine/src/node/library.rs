@@ -13,6 +13,9 @@ use super::{Code, Task};
 use crate::client::{FunctionInfo, FunctionKind};
 use crate::shard::{Caller, Entry, Functions, Hosts, Resolved, Unready, owner};
 
+/// Bytes of a name that tasks for workers can be found by.
+const NAME_MAX: usize = 512;
+
 /// Code and names.
 pub struct Library {
     pub(super) code: Arc<dyn Code>,
@@ -153,7 +156,7 @@ impl Functions for Library {
         self.read(|known| match known.named(caller.owner, function) {
             Some(named) if named.is_workflow => Resolved::Workflow(named.component),
             Some(named) => Resolved::Task(named.component),
-            None if self.has_workers => Resolved::Worker,
+            None if self.has_workers && function.len() <= NAME_MAX => Resolved::Worker,
             None => Resolved::Unknown,
         })
     }

@@ -40,8 +40,9 @@ async fn look(node: &Node, counts: bool) -> Result<(), Error> {
     for shard in work::expire(&*node.store, now).await? {
         node.nearby.tell(shard, Note::Message);
     }
-    if counts {
-        measure::queues(&*node.store, now).await?;
+    if counts && measure::queues(&*node.store, now).await? > 0 {
+        // Some may have been queued, or given back, after their function was deployed.
+        work::hand_over_all(&*node.store).await?;
     }
     Ok(())
 }

@@ -8,6 +8,9 @@ use tokio::sync::Notify;
 
 use crate::shard::AttemptId;
 
+/// When there are more lines than this, those are removed that nobody stands in.
+const LINES_MAX: usize = 1_000;
+
 /// Those who wait for the same, in turn.
 type Line = VecDeque<Weak<Notify>>;
 
@@ -24,6 +27,9 @@ impl Offers {
     pub(crate) fn wait(&self, owner: &Text, functions: &[Text]) -> Arc<Notify> {
         let told = Arc::new(Notify::new());
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() > LINES_MAX {
+            waiting.retain(|_, line| line.iter().any(|waiting| waiting.strong_count() > 0));
+        }
         for function in functions {
             let line = waiting.entry((owner.clone(), function.clone())).or_default();
             line.retain(|waiting| waiting.strong_count() > 0);
@@ -39,6 +45,9 @@ impl Offers {
             let Some(line) = waiting.get_mut(&(owner.clone(), function.clone())) else { continue };
             if let Some(told) = std::iter::from_fn(|| line.pop_front()).find_map(|waiting| waiting.upgrade()) {
                 told.notify_one();
+            }
+            if line.is_empty() {
+                waiting.remove(&(owner.clone(), function.clone()));
             }
         }
     }

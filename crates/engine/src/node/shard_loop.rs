@@ -32,8 +32,22 @@ const BURST: usize = 16;
 /// Messages that are read at a time.
 const INBOX_PAGE: usize = 200;
 
+/// Whether a shard is to be given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// No.
+    Stay,
+    /// Another node should have it: when what is under way has ended, or later.
+    HandOver,
+    /// The node stops: soon, whatever is under way.
+    Stop,
+}
+
+/// How long a shard is kept that could not be handed over, because something in it takes long.
+const KEPT: Duration = Duration::from_secs(30);
+
 /// Takes a shard over if it can be had, and works on it until it is to be given up, or another takes it.
-pub(super) async fn run(node: &Arc<Node>, shard: Shard, leave: watch::Receiver<bool>) -> Result<(), Error> {
+pub(super) async fn run(node: &Arc<Node>, shard: Shard, leave: watch::Receiver<Leave>) -> Result<(), Error> {
     let claimed = lease::claim(&*node.store, shard, node.holder.clone(), millis(node.options.lease)).await;
     let ended = match claimed {
         Ok(Some(lease)) => match Owner::new(node, shard, lease).work(leave).await {
@@ -85,6 +99,10 @@ struct Owner<'a> {
     is_troubled: bool,
     /// When the shard is given up at the latest, if it is to be.
     leaves: Option<Instant>,
+    /// Why it is to be given up.
+    why: Leave,
+    /// When to try again to hand it over.
+    kept_until: Option<Instant>,
     is_lost: bool,
     /// How many executions were in memory when that was last told.
     counted: usize,
@@ -123,13 +141,15 @@ impl<'a> Owner<'a> {
             left_behind: None,
             is_troubled: false,
             leaves: None,
+            why: Leave::Stay,
+            kept_until: None,
             is_lost: false,
             counted: 0,
         }
     }
 
     /// Returns the lease when the shard is to be given up, nothing when another has taken over.
-    async fn work(mut self, mut leave: watch::Receiver<bool>) -> Result<Option<Lease>, Error> {
+    async fn work(mut self, mut leave: watch::Receiver<Leave>) -> Result<Option<Lease>, Error> {
         self.left_behind = Some(self.due());
         let mut poll = interval(self.node.options.poll);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -141,9 +161,11 @@ impl<'a> Owner<'a> {
             }
             self.hurry().await?;
             let (due, leaves) = (self.until_due(), self.leaves.unwrap_or_else(far));
+            let kept_until = self.kept_until.unwrap_or_else(far);
             // In no fixed order: whatever there is much of must not keep the lease from being renewed.
             tokio::select! {
-                () = told_to(&mut leave), if self.leaves.is_none() => self.begin_to_leave(),
+                why = told_to(&mut leave, self.why) => self.begin_to_leave(why),
+                () = tokio::time::sleep_until(kept_until) => self.begin_to_leave(self.why),
                 () = tokio::time::sleep_until(leaves) => {}
                 Some(input) = self.waiting.next() => self.tell(input?),
                 Some(input) = self.ends.recv() => self.tell(input),
@@ -163,14 +185,36 @@ impl<'a> Owner<'a> {
     }
 
     /// Begins nothing more.
-    fn begin_to_leave(&mut self) {
+    fn begin_to_leave(&mut self, why: Leave) {
+        self.why = why;
+        self.kept_until = None;
         self.core.drain();
         self.leaves = Some(Instant::now() + self.node.options.drain);
     }
 
-    /// Whether the shard can be given up, or has to be.
-    fn has_left(&self) -> bool {
-        self.leaves.is_some_and(|leaves| self.core.is_drained() || leaves <= Instant::now())
+    /// Whether the shard can be given up, or has to be. One that others could have goes on if something in it takes long: what
+    /// is under way would have to be repeated, or be in doubt.
+    fn has_left(&mut self) -> bool {
+        let Some(leaves) = self.leaves else { return false };
+        if self.core.is_drained() {
+            return true;
+        }
+        let is_late = leaves <= Instant::now();
+        if is_late && self.why == Leave::HandOver {
+            self.go_on_for_now();
+            return false;
+        }
+        is_late
+    }
+
+    fn go_on_for_now(&mut self) {
+        tracing::info!(shard = %self.shard, "the shard is kept for now: something in it takes long");
+        self.leaves = None;
+        self.kept_until = Some(Instant::now() + KEPT);
+        self.read_inbox = true;
+        self.left_behind = Some(self.due());
+        let actions = self.core.resume(self.time.now());
+        self.act(actions);
     }
 
     /// A store that cannot be reached may be later. What is under way goes on: as long as nobody takes over, it can be recorded.
@@ -344,6 +388,11 @@ impl<'a> Owner<'a> {
             _ => false,
         };
         let actions = self.core.handle(input, self.time.now());
+        self.act(actions);
+    }
+
+    /// Performs what the core wants done.
+    fn act(&mut self, actions: Vec<Action>) {
         self.count();
         let is_alone = actions.iter().filter(|action| matches!(action, Action::Perform(_))).count() == 1;
         for action in actions {
@@ -443,9 +492,12 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// Waits until it is said that the shard is to be given up. Whoever could say so being gone means the same.
-async fn told_to(leave: &mut watch::Receiver<bool>) {
-    drop(leave.wait_for(|leave| *leave).await);
+/// Waits until something else is said about giving the shard up. Whoever could say so being gone means that the node stops.
+async fn told_to(leave: &mut watch::Receiver<Leave>, known: Leave) -> Leave {
+    if known == Leave::Stop {
+        return std::future::pending().await;
+    }
+    leave.wait_for(|leave| *leave != known).await.map_or(Leave::Stop, |leave| *leave)
 }
 
 fn far() -> Instant {

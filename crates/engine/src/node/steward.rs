@@ -14,7 +14,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::balance::balance;
 use super::member::{self, Member};
-use super::{Node, Note, Role, shard_loop};
+use super::shard_loop::{self, Leave};
+use super::{Node, Note, Role};
 use crate::client::SHARDS;
 
 /// Messages that are looked at, at a time.
@@ -49,7 +50,7 @@ struct Steward {
     node: Arc<Node>,
     member: Member,
     /// Shards that are owned here or about to be, and how to have them given up.
-    owned: BTreeMap<Shard, watch::Sender<bool>>,
+    owned: BTreeMap<Shard, watch::Sender<Leave>>,
     owners: JoinSet<(Shard, Result<(), Error>)>,
     /// Nothing is claimed before: a store that could not be reached may have kept everybody from saying that they are there.
     claims_from: Instant,
@@ -129,7 +130,7 @@ impl Steward {
             }
         }
         for (shard, leave) in &self.owned {
-            if !*leave.borrow() {
+            if *leave.borrow() == Leave::Stay {
                 held.insert(*shard, Some(self.node.holder.id.clone()));
             }
         }
@@ -137,7 +138,7 @@ impl Steward {
     }
 
     fn take(&mut self, shard: Shard) {
-        let (leave, left) = watch::channel(false);
+        let (leave, left) = watch::channel(Leave::Stay);
         if self.owned.contains_key(&shard) {
             return;
         }
@@ -149,8 +150,9 @@ impl Steward {
     /// Has a shard drained and released, if it is owned here.
     fn give_up(&self, shard: Shard) {
         if let Some(leave) = self.owned.get(&shard)
-            && !leave.send_replace(true)
+            && *leave.borrow() == Leave::Stay
         {
+            leave.send_replace(Leave::HandOver);
             tracing::info!(%shard, "the shard is handed to another node");
         }
     }
@@ -186,11 +188,13 @@ impl Steward {
 
     /// Gives everything up. Others see first that this node goes, and take its shards one by one as they are released.
     async fn leave(mut self) -> Result<(), Error> {
-        if let Err(error) = self.member.leave(&*self.node.store).await {
-            tracing::warn!(%error, "others will find out by themselves that this node is gone");
-        }
         for leave in self.owned.values() {
-            leave.send_replace(true);
+            leave.send_replace(Leave::Stop);
+        }
+        // A store that is away must not keep it from stopping.
+        let left = tokio::time::timeout(self.node.options.drain, self.member.leave(&*self.node.store)).await;
+        if !matches!(left, Ok(Ok(()))) {
+            tracing::warn!("others will find out by themselves that this node is gone");
         }
         while let Some(ended) = self.owners.join_next().await {
             self.ended(ended)?;

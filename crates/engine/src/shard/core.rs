@@ -365,7 +365,7 @@ impl Core {
     }
 
     /// Lets an execution do what it can.
-    fn go_on(&mut self, execution: ExecutionId, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(super) fn go_on(&mut self, execution: ExecutionId, now: Timestamp, actions: &mut Vec<Action>) {
         if let Some(active) = self.actives.remove(&execution) {
             self.advance(active, now, actions);
         }

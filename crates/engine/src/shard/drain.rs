@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 
-use onward_journal::ExecutionId;
+use onward_journal::{ExecutionId, Timestamp};
 
+use super::Action;
 use super::active::News;
 use super::core::Core;
 
@@ -15,6 +16,16 @@ impl Core {
     /// Lets nothing begin from now on.
     pub const fn drain(&mut self) {
         self.is_draining = true;
+    }
+
+    /// Lets things begin again: the shard is not given up after all.
+    pub fn resume(&mut self, now: Timestamp) -> Vec<Action> {
+        self.is_draining = false;
+        let mut actions = Vec::new();
+        for execution in self.actives.keys().copied().collect::<Vec<_>>() {
+            self.go_on(execution, now, &mut actions);
+        }
+        actions
     }
 
     /// Whether all that had begun has ended, and is durable. What is in memory then is in the store as well.

@@ -3,15 +3,16 @@
 
 use onward_execution::{Execution, Level, Progress, Start, World};
 use onward_journal::{
-    ComponentDigest, ErrorKind, Event, ExecutionError, ExecutionId, InvokeKind, Name, Payload, Performer, Text,
-    Timestamp, Violation, codec,
+    ComponentDigest, Delivery, ErrorKind, Event, ExecutionError, ExecutionId, InvokeKind, Name, Payload, Performer,
+    RetryPolicy, Text, Timestamp, Violation, codec,
 };
 use onward_store::tables::{Execution as Row, Message, Task};
 use onward_store::{Commit, JournalAppend};
 
 use super::active::{AT_ONCE, Active, News, Pending, UNSTORED};
-use super::core::Core;
+use super::core::{Core, in_doubt};
 use super::{Action, Attempt, AttemptId, Entry, Resolved, Unready, message, task};
+use crate::work;
 
 /// What a step came to.
 #[derive(PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub(super) fn step(
             take_news(core, active, now)?;
             if !core.is_draining {
                 active.execution.fire_due(now).map_err(|violation| broken(&violation))?;
-                end_overdue(core, active, now)?;
+                end_overdue(core, active, now, actions)?;
             }
         }
         match settle(core, active, now, actions)? {
@@ -202,7 +203,7 @@ fn run(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<A
 }
 
 /// Children and workers that have taken too long are asked to stop, and nobody waits for them.
-fn end_overdue(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
+fn end_overdue(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<(), Halt> {
     if active.execution.is_over() {
         return Ok(());
     }
@@ -212,7 +213,18 @@ fn end_overdue(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(
             Performer::Worker => active.withdraw(flight),
             Performer::Owner => {}
         }
-        let error = ExecutionError::new(ErrorKind::Timeout, "it took longer than it may");
+        let is_once = flight.performer == Performer::Worker
+            && matches!(
+                active.execution.invocation(flight.number),
+                Some(Event::InvokeScheduled { delivery: Delivery::AtMostOnce, .. })
+            );
+        let error = if is_once {
+            // A worker may have performed it, and must not be followed by another.
+            actions.push(Action::InDoubt(active.attempt_of(flight)));
+            in_doubt("it took longer than it may")
+        } else {
+            ExecutionError::new(ErrorKind::Timeout, "it took longer than it may")
+        };
         let mut world = Surroundings::new(core, now);
         let ended = active.execution.end_attempt(flight.number, flight.attempt, Err(error), &mut world);
         ended.map_err(|violation| broken(&violation))?;
@@ -278,8 +290,17 @@ fn queue_task(core: &Core, active: &mut Active, number: u32, now: Timestamp) -> 
     let attempt = started.map_err(|violation| broken(&violation))?;
     let id = AttemptId { execution: active.id(), number, attempt };
     let wanted = self::attempt(core, active, id, Resolved::Worker);
-    active.pending.tasks.extend(wanted.map(|wanted| task::queued(&active.row, &wanted, now)));
+    let is_last = is_last(&active.execution, number, attempt);
+    active.pending.tasks.extend(wanted.map(|wanted| task::queued(&active.row, &wanted, is_last, now)));
     Ok(())
+}
+
+/// Whether no attempt follows this one, should it fail.
+fn is_last(execution: &Execution, number: u32, attempt: u32) -> bool {
+    let Some(Event::InvokeScheduled { retry_policy, .. }) = execution.invocation(number) else { return true };
+    let usual = RetryPolicy::default();
+    let policy = retry_policy.as_deref().unwrap_or(&usual);
+    !policy.allows_retry(attempt, &work::deployed_meanwhile())
 }
 
 /// An attempt that ends as it starts.

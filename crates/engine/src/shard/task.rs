@@ -13,7 +13,7 @@ pub(crate) const QUEUED: &str = "queued";
 pub(crate) const CLAIMED: &str = "claimed";
 
 /// An attempt as workers find it.
-pub(super) fn queued(row: &Row, attempt: &Attempt, now: Timestamp) -> Task {
+pub(super) fn queued(row: &Row, attempt: &Attempt, is_last: bool, now: Timestamp) -> Task {
     Task {
         execution_id: attempt.id.execution,
         promise: attempt.id.number,
@@ -32,6 +32,7 @@ pub(super) fn queued(row: &Row, attempt: &Attempt, now: Timestamp) -> Task {
         input: Text::from(attempt.input.as_str()),
         delivery: attempt.delivery.as_str().into(),
         timeout_ms: attempt.timeout_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
+        is_last,
     }
 }
 

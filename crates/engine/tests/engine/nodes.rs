@@ -363,3 +363,23 @@ async fn a_stopgap_works_until_a_member_comes() {
     stopgap.stop().await;
     world.expect_results(started).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins_puts_nothing_in_doubt_however_long_it_takes() {
+    let world = World::new().await;
+    let _first = world.node("a").await;
+    let mut started = Vec::new();
+    for number in 0..EVERYWHERE {
+        let key = format!("endless {number}");
+        started.push(world.client.start("twice", json("\"never\""), Some(&key)).await.unwrap().execution);
+    }
+    sleep(Duration::from_secs(1)).await;
+    let _second = world.node("b").await;
+    sleep(Duration::from_secs(100)).await;
+    for id in started {
+        assert_eq!(world.client.result(id).await.unwrap(), None);
+    }
+    // Meanwhile the others go on: those that are kept and those that were handed over.
+    let others = world.start_everywhere().await;
+    world.expect_results(others).await;
+}

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::code::{Scripts, deployed, json};
 
-const FUNCTIONS: &[&str] = &["pay", "once", "hurry", "race", "many", "clean"];
+const FUNCTIONS: &[&str] = &["pay", "once", "hurry", "race", "many", "clean", "once_hurry", "last", "long_name"];
 
 fn script(function: &str, input: Payload) -> Script {
     let twice = RetryPolicy { max_attempts: std::num::NonZeroU32::new(2), ..RetryPolicy::default() };
@@ -36,6 +36,22 @@ fn script(function: &str, input: Payload) -> Script {
         "hurry" => Script::new(|host| async move {
             let policy = RetryPolicy { timeout_ms: Some(10_000), ..twice };
             let promise = host.schedule_as("charge", input, Some(Box::new(policy)), Delivery::AtLeastOnce).await?;
+            host.wait(promise).await
+        }),
+        "once_hurry" => Script::new(|host| async move {
+            let policy = RetryPolicy { timeout_ms: Some(10_000), ..twice };
+            let promise = host.schedule_as("charge", input, Some(Box::new(policy)), Delivery::AtMostOnce).await?;
+            host.wait(promise).await
+        }),
+        "last" => Script::new(|host| async move {
+            let policy = RetryPolicy { max_attempts: std::num::NonZeroU32::new(1), ..RetryPolicy::default() };
+            let promise = host.schedule_as("charge", input, Some(Box::new(policy)), Delivery::AtMostOnce).await?;
+            host.wait(promise).await
+        }),
+        "long_name" => Script::new(|host| async move {
+            let policy = RetryPolicy { max_attempts: std::num::NonZeroU32::new(1), ..RetryPolicy::default() };
+            let name = "x".repeat(600);
+            let promise = host.schedule_as(&name, input, Some(Box::new(policy)), Delivery::AtLeastOnce).await?;
             host.wait(promise).await
         }),
         "race" => Script::new(|host| async move {
@@ -451,6 +467,85 @@ async fn a_task_that_waits_for_a_worker_goes_to_a_component_that_is_deployed_mea
     let journal = shop.client.journal(id).await.unwrap();
     let is_own = |event: &Event| matches!(event, Event::InvokeStarted { performer: Performer::Owner, attempt: 2, .. });
     assert!(journal.iter().any(|it| is_own(&it.event)), "{journal:?}");
+}
+
+/// A component has the function from now on.
+async fn deploy_charge(shop: &Shop) {
+    let task = FunctionInfo { name: "charge".to_owned(), kind: FunctionKind::Task, schema: None };
+    shop.client.deploy(b"tasks", &[task], &[]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_must_not_be_repeated_is_in_doubt_when_it_takes_too_long() {
+    let shop = Shop::open().await;
+    let id = shop.start("once_hurry", "1").await;
+    shop.claim_one(60_000).await;
+    assert_eq!(shop.outcome(id).await.unwrap_err().kind.to_string(), "in_doubt");
+    assert_eq!(shop.claim(1, 60_000, SOON).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_given_back_after_a_deployment_goes_to_the_component() {
+    let shop = Shop::open().await;
+    let id = shop.start("pay", "1").await;
+    let held = shop.claim_one(60_000).await;
+    deploy_charge(&shop).await;
+    shop.client.give_back(held.id, &held.claim).await.unwrap();
+    assert_eq!(&*shop.outcome(id).await.unwrap_err().message, "scripts have no tasks");
+    assert_eq!((shop.tasks().await, shop.findings().await), (vec![], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_of_several_functions_goes_on_when_one_is_deployed() {
+    let shop = Shop::open().await;
+    deploy_charge(&shop).await;
+    assert_eq!(shop.claim(1, 5_000, Duration::ZERO).await, []);
+    let only = Claim { worker: "anna".into(), functions: vec!["charge".into()], most: 1, lease_ms: 5_000 };
+    let refused = shop.client.claim(&only, Duration::ZERO, pending()).await;
+    assert_eq!(refused, Err(Refused::Deployed("charge".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_takes_nothing_from_workers_that_has_no_other_attempt() {
+    let shop = Shop::open().await;
+    let id = shop.start("last", "1").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    deploy_charge(&shop).await;
+    let held = shop.claim_one(5_000).await;
+    shop.end(&held, Ok(json("1"))).await.unwrap();
+    assert_eq!(shop.outcome(id).await, Ok(json("1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_the_same_twice_gets_it_once() {
+    let shop = Shop::open().await;
+    shop.start("pay", "1").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let functions = vec!["charge".into(), "charge".into()];
+    let claim = Claim { worker: "anna".into(), functions, most: 5, lease_ms: 5_000 };
+    assert_eq!(shop.client.claim(&claim, Duration::ZERO, pending()).await.unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_a_lost_worker_are_taken_back_together() {
+    let shop = Shop::open().await;
+    shop.start("many", "500").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut held = 0;
+    while held < 500 {
+        held += shop.claim(100, 5_000, SOON).await.len();
+    }
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    let left = shop.client.tasks(None, 1_000).await.unwrap();
+    assert_eq!(left.iter().filter(|task| task.claim.is_some()).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_no_task_can_be_found_by_is_nobodys() {
+    let shop = Shop::open().await;
+    let id = shop.start("long_name", "1").await;
+    assert_eq!(shop.outcome(id).await.unwrap_err().kind.to_string(), "unknown_function");
 }
 
 #[tokio::test(start_paused = true)]

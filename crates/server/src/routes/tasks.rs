@@ -1,12 +1,16 @@
 //! Tasks for workers in any language: claim, go on, complete, fail.
 
+use std::sync::Arc;
+
 use axum::Json;
+use axum::extract::State;
 use onward_api::Onward as _;
 use onward_api::problem::Problem;
 use onward_api::task::{Claim, Claimed, Complete, Ended, Extended, Fail, Heartbeat, Release, TaskListing, TaskPage};
 use onward_api::token::Deed;
 
 use super::executions::patience;
+use crate::App;
 use crate::access::Access;
 use crate::answer::{Answer, Body, Named, Params};
 
@@ -21,9 +25,12 @@ use crate::answer::{Answer, Body, Named, Params};
         (status = "default", description = "There is nothing to claim for this worker", body = Problem, content_type = "application/problem+json"),
     ),
 )]
-pub(super) async fn claim(access: Access, Body(claim): Body<Claim>) -> Answer<Claimed> {
+pub(super) async fn claim(State(app): State<Arc<App>>, access: Access, Body(claim): Body<Claim>) -> Answer<Claimed> {
     patience(claim.wait_ms)?;
-    Ok(Json(access.to(Deed::Work)?.claim(claim).await?))
+    tokio::select! {
+        claimed = access.to(Deed::Work)?.claim(claim) => Ok(Json(claimed?)),
+        () = app.stops() => Ok(Json(Claimed { tasks: Vec::new() })),
+    }
 }
 
 /// Shows that the worker of a task is alive. Where it does not hold the task any more, it should stop.

@@ -87,7 +87,8 @@ impl Service {
     }
 
     pub(super) async fn list_tasks(&self, listing: &TaskListing) -> Result<TaskPage, Problem> {
-        let limit = page_size(listing.limit, PAGE)?;
+        // Their inputs are read along.
+        let limit = page_size(listing.limit, PAGE)?.min(PAGE as usize);
         let wrong = || Problem::new(Code::InvalidRequest, "after: that is not where a page ended");
         let after = listing.after.as_deref().map(|text| Place::parse(text).ok_or_else(wrong)).transpose()?;
         let rows = self.client.tasks(after.as_ref(), limit).await.map_err(problem)?;

@@ -47,6 +47,8 @@ record! {
         pub delivery: Text = "delivery",
         /// How long it may take, in milliseconds.
         pub timeout_ms: Option<i64> = "timeout_ms",
+        /// Whether no other attempt follows if this one fails.
+        pub is_last: bool = "is_last",
     }
 }
 

@@ -161,6 +161,7 @@ pub(super) fn task(number: u8, promise: u32) -> Task {
         input: "[1]".into(),
         delivery: "at_least_once".into(),
         timeout_ms: None,
+        is_last: false,
     }
 }
 
