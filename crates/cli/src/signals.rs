@@ -4,7 +4,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 /// What a shell reports for a program that Ctrl-C ended.
-const EXIT_INTERRUPTED: i32 = 128 + 2;
+pub(crate) const EXIT_INTERRUPTED: u8 = 128 + 2;
 
 pub(crate) struct Signals {
     terminated: Signal,
@@ -28,7 +28,7 @@ impl Signals {
     pub(crate) fn exit_at_next(mut self) -> JoinHandle<()> {
         tokio::spawn(async move {
             self.next().await;
-            std::process::exit(EXIT_INTERRUPTED);
+            std::process::exit(EXIT_INTERRUPTED.into());
         })
     }
 }

@@ -1,4 +1,5 @@
-//! Onward: the server of this repository, built for release, with its tasks as WASM in the same process, on SQLite.
+//! Onward: the server of this repository, built for release, on SQLite, with its tasks as WASM in the same process or in a
+//! worker beside it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ const REQUESTS_PER_SECOND: &str = "4294967295";
 const WAIT_MS: u32 = 60_000;
 /// Where tasks may send requests. Nobody has this name, and none is sent.
 const NOBODY: &str = "tasks.invalid";
+/// The task that the worker of a benchmark performs.
+const FAR_TASK: &str = "bench_far";
 /// Where an answer has what the workflow returned.
 const RESULT: &str = "result";
 
@@ -32,6 +35,8 @@ pub(crate) enum Tasks {
     Contained,
     /// Send requests: each waits until what led to it is durable.
     Outgoing,
+    /// Are in a process of their own, which asks for them over HTTP.
+    Worker,
 }
 
 impl Tasks {
@@ -39,6 +44,7 @@ impl Tasks {
         match self {
             Self::Contained => "no rate limit; tasks are WASM in the server and may send no requests",
             Self::Outgoing => "no rate limit; tasks are WASM in the server and may send requests",
+            Self::Worker => "no rate limit; tasks are Rust in a worker, a process of its own",
         }
     }
 
@@ -48,17 +54,20 @@ impl Tasks {
                 "SQLite, WAL, synchronous=FULL: what anybody outside can see is synced to disk; a workflow goes on \
                  meanwhile, and several of its steps share a sync"
             }
-            Self::Outgoing => "SQLite, WAL, synchronous=FULL: a step is synced to disk before the next begins",
+            Self::Outgoing | Self::Worker => {
+                "SQLite, WAL, synchronous=FULL: a step is synced to disk before the next begins"
+            }
         }
     }
 }
 
 /// The server. The process comes first, because it is to end before its data goes.
 pub(crate) struct Onward {
-    processes: [Process; 1],
+    processes: Vec<Process>,
     _data: DataFolder,
     address: SocketAddr,
     token: String,
+    tasks: Tasks,
 }
 
 pub(crate) fn install(run: &Run, tasks: Tasks) -> Result<Facts> {
@@ -93,7 +102,13 @@ pub(crate) fn start(run: &Run, tasks: Tasks) -> Result<Onward> {
         deploy.args(["--allow-host", NOBODY]);
     }
     printed(&mut deploy)?;
-    let onward = Onward { processes: [server], _data: data, address, token };
+    let mut processes = vec![server];
+    if tasks == Tasks::Worker {
+        let mut command = bound_to_this(&program);
+        command.args(["bench", "--as-worker-of", &url]).env("ONWARD_TOKEN", &token);
+        processes.push(Process::start("worker", &mut command, &folder)?);
+    }
+    let onward = Onward { processes, _data: data, address, token, tasks };
     onward.request(Work::Start).send().context("the workflows do not run")?;
     Ok(onward)
 }
@@ -111,13 +126,24 @@ fn program(run: &Run) -> PathBuf {
     run.root.join(target).join("release/onward")
 }
 
+impl Onward {
+    /// What a workflow is given: as everywhere, and who performs its steps if it is not the component itself.
+    fn input(&self, work: Work) -> Value {
+        let mut input = work.input();
+        if self.tasks == Tasks::Worker {
+            input["task"] = FAR_TASK.into();
+        }
+        input
+    }
+}
+
 impl Running for Onward {
     fn request(&self, work: Work) -> Request {
         let (function, input) = match work {
             Work::Start => ("bench_empty", Value::Null),
-            Work::Chain => ("bench_chain", work.input()),
-            Work::Long => ("bench_long", work.input()),
-            Work::Fanout => ("bench_fanout", work.input()),
+            Work::Chain => ("bench_chain", self.input(work)),
+            Work::Long => ("bench_long", self.input(work)),
+            Work::Fanout => ("bench_fanout", self.input(work)),
         };
         let body = json!({ "function": function, "input": input, "waitMs": WAIT_MS });
         Request::post(self.address, "/v1/executions", &body).with_token(&self.token).answered_in(RESULT)

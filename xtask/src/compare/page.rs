@@ -60,11 +60,12 @@ fn section(machine: &str, sides: &[Figures]) -> String {
 type Figure = fn(&Measurement) -> f64;
 
 /// What stands beside the rates.
-const BESIDE: [(&str, Figure); 4] = [
+const BESIDE: [(&str, Figure); 5] = [
     ("p50 ms", |one| one.p50_ms),
     ("p99 ms", |one| one.p99_ms.unwrap_or(f64::NAN)),
     ("CPU µs each", |one| one.cpu_seconds() * 1e6 / one.units()),
     ("bytes written each", |one| one.written_bytes() / one.units()),
+    ("cores busy with neither the side nor the driver", |one| one.other_cores),
 ];
 
 fn push_table(text: &mut String, title: &str, names: &[&str], rows: &[Row], cells: impl Fn(&[f64]) -> Vec<String>) {

@@ -21,6 +21,8 @@ pub(crate) enum Side {
     Onward,
     /// With tasks that may send requests.
     OnwardOutgoing,
+    /// With tasks in a process of their own.
+    OnwardWorker,
     Restate,
 }
 
@@ -55,6 +57,7 @@ impl Side {
         match self {
             Self::Onward => "Onward",
             Self::OnwardOutgoing => "Onward, outgoing",
+            Self::OnwardWorker => "Onward, worker",
             Self::Restate => "Restate",
         }
     }
@@ -64,6 +67,7 @@ impl Side {
         match self {
             Self::Onward => onward::install(run, onward::Tasks::Contained),
             Self::OnwardOutgoing => onward::install(run, onward::Tasks::Outgoing),
+            Self::OnwardWorker => onward::install(run, onward::Tasks::Worker),
             Self::Restate => restate::install(run, choices),
         }
     }
@@ -73,6 +77,7 @@ impl Side {
         match self {
             Self::Onward => Ok(Box::new(onward::start(run, onward::Tasks::Contained)?)),
             Self::OnwardOutgoing => Ok(Box::new(onward::start(run, onward::Tasks::Outgoing)?)),
+            Self::OnwardWorker => Ok(Box::new(onward::start(run, onward::Tasks::Worker)?)),
             Self::Restate => Ok(Box::new(restate::start(run, choices)?)),
         }
     }

@@ -28,7 +28,7 @@ use clap::ValueEnum;
 
 use self::figures::Figures;
 use self::place::{Facts, Place};
-use crate::signals::Signals;
+use crate::signals::{EXIT_INTERRUPTED, Signals};
 use crate::waiting::block_on;
 use crate::{descriptors, paint};
 
@@ -199,14 +199,11 @@ async fn measure(args: &Args) -> anyhow::Result<ExitCode> {
         measured = measure_all(args, &settings, &place) => Some(measured),
     };
     place.clean().await?;
-    let Some(measured) = outcome else { return Ok(ExitCode::from(EXIT_INTERRUPTED)) };
+    let Some(measured) = outcome else { return Ok(EXIT_INTERRUPTED.into()) };
     let (facts, all) = measured?;
     report::print(args.json, args.tasks, &facts, &all)?;
     Ok(ExitCode::SUCCESS)
 }
-
-/// What a shell reports for a program that Ctrl-C ended.
-const EXIT_INTERRUPTED: u8 = 128 + 2;
 
 async fn measure_all(args: &Args, settings: &Settings, place: &Place) -> anyhow::Result<(Facts, Vec<Figures>)> {
     let facts = place.facts().await?;
