@@ -200,8 +200,8 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_delivery_check CHECK (delivery IN ('at_least_once', 'at_most_once')),
     CONSTRAINT tasks_claim_check CHECK ((state = 'queued' AND claim IS NULL) OR (state = 'claimed' AND claim IS NOT NULL))
 );
-CREATE INDEX tasks_by_function ON tasks (tenant_id, project_id, environment_id, function, state, queued_at);
-CREATE INDEX tasks_by_lease ON tasks (leased_until);
+CREATE INDEX tasks_by_function ON tasks (tenant_id, project_id, environment_id, function, state, queued_at, execution_id, promise, attempt);
+CREATE INDEX tasks_by_lease ON tasks (leased_until, execution_id, promise, attempt);
 
 CREATE TABLE worker_functions (
     tenant_id TEXT COLLATE "C" NOT NULL,
