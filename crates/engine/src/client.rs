@@ -257,7 +257,7 @@ impl Client {
         }))
     }
 
-    fn fits(&self, payload: &Payload) -> Result<(), Refused> {
+    pub(crate) fn fits(&self, payload: &Payload) -> Result<(), Refused> {
         let (found, limit) = (payload.as_str().len(), self.limits.payload_bytes_max);
         if found > limit { Err(Refused::TooLarge { found, limit }) } else { Ok(()) }
     }

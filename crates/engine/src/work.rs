@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::time::Duration;
 
-use onward_execution::Limits;
 use onward_journal::{Delivery, ExecutionError, ExecutionId, InvokeResult, Payload, PromiseId, Text, Timestamp};
 use onward_store::tables::{Function, Task, WorkerFunction};
 use onward_store::{Change, Commit, Error, Field as _, Key, Kind, Records as _, Scan, Shard, Store};
@@ -226,53 +225,50 @@ impl Client {
 
     /// Shows that the worker is alive. Returns until when the task is its own.
     pub async fn go_on(&self, id: AttemptId, claim: &str) -> Result<Timestamp, Refused> {
-        for _ in 0..TRIES {
-            let (row, version) = self.held(id, claim).await?;
-            let leased_until = self.store().now().await?.plus_ms(row.lease_ms.into()).max(row.leased_until);
-            match self.store().commit(Commit::new().update(&Task { leased_until, ..row }, version)).await {
-                Ok(_) => return Ok(leased_until),
-                Err(Error::Conflict(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(Refused::LeaseLost)
+        let longer = |row: &Task, now: Timestamp| now.plus_ms(row.lease_ms.into()).max(row.leased_until);
+        let change = |row: &Task, version, now| {
+            Ok(Commit::new().update(&Task { leased_until: longer(row, now), ..row.clone() }, version))
+        };
+        let (row, now) = self.change_held(id, claim, change).await?;
+        Ok(longer(&row, now))
     }
 
     /// A worker gives a task back that it has not begun: it waits for another as if nobody had had it.
     pub async fn give_back(&self, id: AttemptId, claim: &str) -> Result<(), Refused> {
-        for _ in 0..TRIES {
-            let (row, version) = self.held(id, claim).await?;
-            let row = Task { state: QUEUED.into(), leased_until: Timestamp::MAX, worker: None, claim: None, ..row };
-            match self.store().commit(Commit::new().update(&row, version)).await {
-                Ok(_) => {
-                    if let Some(nearby) = self.nearby() {
-                        nearby.offers.offer(&self.owner(), &[row.function]);
-                    }
-                    return Ok(());
-                }
-                Err(Error::Conflict(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
+        let change = |row: &Task, version, _| {
+            let (state, leased_until) = (QUEUED.into(), Timestamp::MAX);
+            Ok(Commit::new().update(&Task { state, leased_until, worker: None, claim: None, ..row.clone() }, version))
+        };
+        let (row, _) = self.change_held(id, claim, change).await?;
+        if let Some(nearby) = self.nearby() {
+            nearby.offers.offer(&self.owner(), &[row.function]);
         }
-        Err(Refused::LeaseLost)
+        Ok(())
     }
 
     /// A task has ended. Its worker does not hold it from then on.
     pub async fn end_task(&self, id: AttemptId, claim: &str, result: InvokeResult) -> Result<(), Refused> {
         if let Ok(payload) = &result {
-            let (found, limit) = (payload.as_str().len(), Limits::default().payload_bytes_max);
-            if found > limit {
-                return Err(Refused::TooLarge { found, limit });
-            }
+            self.fits(payload)?;
         }
+        let change = |row: &Task, version, now| ended(row, version, result.clone(), now);
+        let (row, _) = self.change_held(id, claim, change).await?;
+        self.tell(row.shard, Note::Message);
+        Ok(())
+    }
+
+    /// Changes a task that is held by this claim, whatever gets in the way meanwhile. Returns how it read before, and when that was.
+    async fn change_held(
+        &self,
+        id: AttemptId,
+        claim: &str,
+        change: impl Fn(&Task, u64, Timestamp) -> Result<Commit, Error>,
+    ) -> Result<(Task, Timestamp), Refused> {
         for _ in 0..TRIES {
             let (row, version) = self.held(id, claim).await?;
-            let commit = ended(&row, version, result.clone(), self.store().now().await?)?;
-            match self.store().commit(commit).await {
-                Ok(_) => {
-                    self.tell(row.shard, Note::Message);
-                    return Ok(());
-                }
+            let now = self.store().now().await?;
+            match self.store().commit(change(&row, version, now)?).await {
+                Ok(_) => return Ok((row, now)),
                 Err(Error::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }

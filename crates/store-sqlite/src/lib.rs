@@ -36,6 +36,19 @@ use onward_store::{
 use crate::readers::Readers;
 use crate::writer::Writer;
 
+/// What SQLite has beside a file.
+const BESIDE: [&str; 3] = ["", "-wal", "-shm"];
+
+/// A store's file, and what stands beside it; not all of it need be there.
+pub fn files(path: &Path) -> Vec<PathBuf> {
+    let beside = |end: &&str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    BESIDE.iter().map(beside).chain(presence::all(path)).collect()
+}
+
 /// How a file is opened.
 pub struct Options {
     /// What the store accepts.

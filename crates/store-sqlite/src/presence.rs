@@ -50,21 +50,22 @@ fn prefix(store: &Path) -> std::ffi::OsString {
 
 /// Removes what is left of those that are long gone.
 fn tidy(store: &Path) {
-    let prefix = PathBuf::from(prefix(store));
-    let (Some(folder), Some(beginning)) = (prefix.parent(), prefix.file_name().and_then(|name| name.to_str())) else {
-        return;
-    };
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let is_one = entry.file_name().to_str().is_some_and(|name| name.starts_with(beginning));
-        let age = entry.metadata().and_then(|about| about.modified()).ok().and_then(|at| at.elapsed().ok());
-        if is_one
-            && age.is_some_and(|age| age > KEPT)
-            && File::open(entry.path()).is_ok_and(|file| file.try_lock_shared().is_ok())
-        {
-            drop(std::fs::remove_file(entry.path()));
+    for path in all(store) {
+        let age = path.metadata().and_then(|about| about.modified()).ok().and_then(|at| at.elapsed().ok());
+        if age.is_some_and(|age| age > KEPT) && File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) {
+            drop(std::fs::remove_file(path));
         }
     }
+}
+
+/// The locks beside `store`, whether somebody holds them or not.
+pub(crate) fn all(store: &Path) -> Vec<PathBuf> {
+    let prefix = PathBuf::from(prefix(store));
+    let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beginning = prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_one = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&beginning);
+    entries.filter(is_one).map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]

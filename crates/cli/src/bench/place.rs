@@ -118,22 +118,11 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 /// Databases that are removed when this is dropped.
 struct Files(Vec<PathBuf>);
 
-/// What SQLite has beside a file.
-const ENDS: [&str; 3] = ["", "-wal", "-shm"];
-
 impl Drop for Files {
     fn drop(&mut self) {
-        for path in &self.0 {
+        for path in self.0.iter().flat_map(|path| onward_store_sqlite::files(path)) {
             // Not every one is there, and nothing can be done about one that stays.
-            ENDS.iter().for_each(|end| drop(std::fs::remove_file(beside(path, end))));
-            // What servers that were killed have left.
-            let locks = beside(path, "-node-");
-            let beginning = locks.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            for entry in std::fs::read_dir(folder_of(path)).into_iter().flatten().flatten() {
-                if entry.file_name().to_string_lossy().starts_with(&beginning) {
-                    drop(std::fs::remove_file(entry.path()));
-                }
-            }
+            drop(std::fs::remove_file(path));
         }
     }
 }
@@ -194,7 +183,8 @@ impl Store {
             return Ok(yardstick.disk_bytes().await?);
         }
         let paths = self.files.iter().filter_map(|files| files.0.first());
-        let sizes = paths.flat_map(|path| ENDS.iter().filter_map(|end| std::fs::metadata(beside(path, end)).ok()));
+        let sizes =
+            paths.flat_map(|path| onward_store_sqlite::files(path)).filter_map(|path| std::fs::metadata(path).ok());
         Ok(sizes.map(|file| file.len()).sum())
     }
 }
