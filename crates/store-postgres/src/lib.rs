@@ -16,6 +16,7 @@ mod event;
 mod head;
 mod inspect;
 mod migrate;
+mod notices;
 mod options;
 mod pipeline;
 mod purge;
@@ -35,8 +36,8 @@ use deadpool_postgres::Pool;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
-    Admitted, Clock, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, RunHead, Scan, Store, Stored,
-    Table,
+    Admitted, Clock, Error, Heard, JournalChunk, Key, Page, Policy, Presence, Purge, Reader, Receipt, RunHead, Scan,
+    Store, Stored, Table,
 };
 
 pub use options::Options;
@@ -44,6 +45,7 @@ pub use options::Options;
 use crate::address::Address;
 use crate::connect::Access;
 use crate::error::Trouble;
+use crate::notices::Notices;
 use crate::read::Readers;
 use crate::writer::{Start, Writers};
 
@@ -51,6 +53,8 @@ use crate::writer::{Start, Writers};
 pub struct Postgres {
     /// Absent in a store that is only read.
     writers: Option<Writers>,
+    /// The same.
+    notices: Option<Notices>,
     readers: Readers,
     pool: Pool,
     policy: Policy,
@@ -84,7 +88,8 @@ impl Postgres {
         drop(client);
         let writing = connect::pool(&address, writers.max(1) + bulk_writers.max(1), deadline, Access::Write)?;
         let start = Start { pool: writing, clock, writers, bulk_writers, queue, deadline };
-        Ok(Self { writers: Some(Writers::start(&start)), ..Self::reading(pool, options) })
+        let notices = Some(Notices::start(&pool, &address, deadline).await?);
+        Ok(Self { writers: Some(Writers::start(&start)), notices, ..Self::reading(pool, options) })
     }
 
     /// Connects to a database that holds a store, to read from it only. Nothing in it is changed; it may be a standby.
@@ -100,7 +105,7 @@ impl Postgres {
     fn reading(pool: Pool, options: Options) -> Self {
         let Options { policy, clock, deadline, .. } = options;
         let readers = Readers::new(pool.clone(), policy.limits.page_max, deadline);
-        Self { writers: None, readers, pool, policy, clock, deadline }
+        Self { writers: None, notices: None, readers, pool, policy, clock, deadline }
     }
 
     fn writers(&self) -> Result<&Writers, Error> {
@@ -160,5 +165,15 @@ impl Store for Postgres {
             Some(clock) => Ok(clock.now()),
             None => self.readers.now().await,
         }
+    }
+
+    fn tell(&self, words: String) {
+        if let Some(notices) = &self.notices {
+            notices.tell(words);
+        }
+    }
+
+    fn hear(&self, heard: Heard) -> Option<Presence> {
+        self.notices.as_ref().map(|notices| notices.hear(heard))
     }
 }

@@ -39,6 +39,6 @@ pub use ids::{Epoch, Reader, Serial, Shard};
 pub use policy::{KeyCheck, Limits, Policy};
 pub use read::{JournalChunk, Page, RunHead, Scan};
 pub use run_state::RunStateStore;
-pub use store::{Presence, Records, Store};
+pub use store::{Heard, Presence, Records, Store};
 pub use table::{Column, Field, Index, Record, Table};
 pub use value::{Key, Row, Stored, Type, Value};

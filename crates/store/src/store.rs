@@ -1,5 +1,7 @@
 //! The trait behind which the databases are: few methods, and one that writes.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
@@ -11,6 +13,9 @@ use crate::{
 
 /// Something that is seen by other processes until it is dropped.
 pub type Presence = Box<dyn std::any::Any + Send + Sync>;
+
+/// What is called with words that somebody tells. It must not take long.
+pub type Heard = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// What the engine needs of a database.
 ///
@@ -66,6 +71,16 @@ pub trait Store: Send + Sync + 'static {
     /// Whether the process that appeared under this name is gone for sure. Where nobody can tell, nobody is.
     fn is_gone(&self, _name: &str) -> bool {
         false
+    }
+
+    /// Tells the other processes that use the store of something they may want to look at. It does not wait, and words may be
+    /// lost: whoever must not miss a thing looks from time to time all the same.
+    fn tell(&self, _words: String) {}
+
+    /// Has `heard` called with what is told, for as long as what is returned is kept; its own words may be among them. Nothing
+    /// where nobody can be heard.
+    fn hear(&self, _heard: Heard) -> Option<Presence> {
+        None
     }
 
     /// Checks a commit and makes it durable.

@@ -8,6 +8,7 @@ mod faults;
 mod groups;
 mod inspect;
 mod migrations;
+mod notices;
 mod opening;
 mod proxy;
 mod races;

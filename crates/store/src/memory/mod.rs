@@ -3,7 +3,7 @@
 
 mod state;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
 use onward_journal::{ExecutionId, Timestamp};
@@ -12,8 +12,8 @@ use onward_runs::{RunEventRecord, RunId};
 pub use state::State;
 
 use crate::{
-    Admitted, Care, Clock, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, RunHead, Scan, Store,
-    Stored, SystemClock, Table, decide,
+    Admitted, Care, Clock, Error, Heard, JournalChunk, Key, Page, Policy, Presence, Purge, Reader, Receipt, RunHead,
+    Scan, Store, Stored, SystemClock, Table, decide,
 };
 
 /// A store that forgets everything when it is dropped.
@@ -21,7 +21,11 @@ pub struct Memory {
     state: Mutex<State>,
     policy: Policy,
     clock: Arc<dyn Clock>,
+    listeners: Mutex<Vec<Listener>>,
 }
+
+/// Somebody who hears what is told, as long as they want to.
+type Listener = Weak<dyn Fn(&str) + Send + Sync>;
 
 impl Default for Memory {
     fn default() -> Self {
@@ -32,7 +36,7 @@ impl Default for Memory {
 impl Memory {
     /// An empty store.
     pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Self {
-        Self { state: Mutex::default(), policy, clock }
+        Self { state: Mutex::default(), policy, clock, listeners: Mutex::default() }
     }
 
     /// Nothing panics between two writes of a plan, so what a poisoned lock guards is whole.
@@ -88,5 +92,21 @@ impl Store for Memory {
 
     async fn now(&self) -> Result<Timestamp, Error> {
         Ok(self.clock.now())
+    }
+
+    fn tell(&self, words: String) {
+        let listeners: Vec<Heard> = {
+            let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+            listeners.retain(|listener| listener.strong_count() > 0);
+            listeners.iter().filter_map(Weak::upgrade).collect()
+        };
+        for heard in listeners {
+            heard(&words);
+        }
+    }
+
+    fn hear(&self, heard: Heard) -> Option<Presence> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&heard));
+        Some(Box::new(heard))
     }
 }
