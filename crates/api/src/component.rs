@@ -1,5 +1,7 @@
 //! Components and their functions.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -66,4 +68,67 @@ pub struct NamedFunction {
 pub struct NamedFunctions {
     /// All of a scope.
     pub functions: Vec<NamedFunction>,
+}
+
+/// A component that names stand for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentInfo {
+    /// The digest of its bytes: `sha256:…`.
+    pub component: String,
+    /// When a name was last made to stand for it.
+    pub deployed_at: String,
+    /// The names. Others that it has stand for functions of another component now.
+    pub functions: Vec<NamedFunction>,
+}
+
+/// Components that names stand for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Components {
+    /// All of a scope, the last deployed first.
+    pub components: Vec<ComponentInfo>,
+}
+
+impl Components {
+    /// Those that these names stand for.
+    pub fn of(functions: Vec<NamedFunction>) -> Self {
+        let mut named: BTreeMap<String, Vec<NamedFunction>> = BTreeMap::new();
+        for function in functions {
+            named.entry(function.component.clone()).or_default().push(function);
+        }
+        let info = |(component, functions): (String, Vec<NamedFunction>)| {
+            let last = functions.iter().map(|function| &function.deployed_at).max();
+            ComponentInfo { component, deployed_at: last.cloned().unwrap_or_default(), functions }
+        };
+        let mut components: Vec<ComponentInfo> = named.into_iter().map(info).collect();
+        components.sort_by(|one, other| other.deployed_at.cmp(&one.deployed_at));
+        Self { components }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str, component: &str, deployed_at: &str) -> NamedFunction {
+        NamedFunction {
+            name: name.to_owned(),
+            kind: FunctionKind::Task,
+            component: component.to_owned(),
+            hosts: Vec::new(),
+            deployed_at: deployed_at.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_last_deployed_comes_first_with_all_its_names() {
+        let old = named("ship", "sha256:aa", "2026-01-02T00:00:00Z");
+        let (one, other) = (
+            named("charge", "sha256:bb", "2026-01-03T00:00:00Z"),
+            named("refund", "sha256:bb", "2026-01-03T00:00:00Z"),
+        );
+        let all = Components::of(vec![one.clone(), other.clone(), old.clone()]);
+        let names: Vec<_> = all.components.into_iter().map(|it| (it.component, it.functions)).collect();
+        assert_eq!(names, [("sha256:bb".to_owned(), vec![one, other]), ("sha256:aa".to_owned(), vec![old])]);
+    }
 }

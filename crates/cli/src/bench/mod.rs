@@ -42,9 +42,10 @@ use crate::{descriptors, paint};
 pub(crate) struct Args {
     /// What to measure; everything unless told
     workloads: Vec<Workload>,
-    /// Where: sqlite:PATH, which must not be there yet, or postgres://USER@HOST/DATABASE
-    #[arg(long, value_name = "URL")]
-    store: Option<String>,
+    /// Where: sqlite:PATH, which must not be there yet, or postgres://USER@HOST/DATABASE. May be repeated: each workload is
+    /// measured on one after the other then, so that what slows the machine down for a while slows down all
+    #[arg(long = "store", value_name = "URL")]
+    stores: Vec<String>,
     /// Executions at a time, for chain and start; chain is measured with 1 and with 64 unless told
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     concurrency: Option<u16>,
@@ -67,7 +68,7 @@ pub(crate) struct Args {
     /// Rough figures, soon
     #[arg(long)]
     quick: bool,
-    /// Print one JSON object
+    /// Print one JSON object a line, one for each store
     #[arg(long)]
     json: bool,
 }
@@ -192,32 +193,39 @@ async fn measure(args: &Args) -> anyhow::Result<ExitCode> {
         paint::say("this is a debug build: its figures say nothing");
     }
     descriptors::allow_many();
-    let (settings, place) = (args.settings(), Place::find(args.store.as_deref())?);
+    let settings = args.settings();
+    let places = Place::find_all(&args.stores)?;
     let mut signals = Signals::listen()?;
     let outcome = tokio::select! {
         () = signals.next() => None,
-        measured = measure_all(args, &settings, &place) => Some(measured),
+        measured = measure_all(args, &settings, &places) => Some(measured),
     };
-    place.clean().await?;
+    for place in &places {
+        place.clean().await?;
+    }
     let Some(measured) = outcome else { return Ok(EXIT_INTERRUPTED.into()) };
-    let (facts, all) = measured?;
-    report::print(args.json, args.tasks, &facts, &all)?;
+    report::print(args.json, args.tasks, &measured?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn measure_all(args: &Args, settings: &Settings, place: &Place) -> anyhow::Result<(Facts, Vec<Figures>)> {
-    let facts = place.facts().await?;
-    let chosen = if args.workloads.is_empty() { Workload::value_variants() } else { &args.workloads };
+/// All that is measured, in each of the places.
+async fn measure_all(args: &Args, settings: &Settings, places: &[Place]) -> anyhow::Result<Vec<(Facts, Vec<Figures>)>> {
     let mut all = Vec::new();
-    for workload in chosen {
-        for lanes in workload.lanes(args.concurrency) {
+    for place in places {
+        all.push((place.facts().await?, Vec::new()));
+    }
+    let chosen = if args.workloads.is_empty() { Workload::value_variants() } else { &args.workloads };
+    let each =
+        chosen.iter().flat_map(|workload| workload.lanes(args.concurrency).into_iter().map(move |it| (workload, it)));
+    for (workload, lanes) in each {
+        for (place, (_, measured)) in places.iter().zip(&mut all) {
             let figures = workload.measure(place, settings, lanes).await?;
             ensure!(figures.units > 0, "{} did nothing in the time: --seconds N", figures.workload);
-            all.push(figures);
+            measured.push(figures);
             place.clean().await?;
         }
     }
-    Ok((facts, all))
+    Ok(all)
 }
 
 impl Workload {

@@ -34,11 +34,15 @@ pub(super) struct Facts {
 }
 
 impl Place {
-    /// What the URL says; a file in the current folder unless told.
-    pub(super) fn find(url: Option<&str>) -> anyhow::Result<Self> {
-        let Some(url) = url else {
-            return Ok(Self::Sqlite(format!("onward-bench-{}.db", std::process::id()).into()));
-        };
+    /// What the URLs say; a file in the current folder unless told.
+    pub(super) fn find_all(urls: &[String]) -> anyhow::Result<Vec<Self>> {
+        if urls.is_empty() {
+            return Ok(vec![Self::Sqlite(format!("onward-bench-{}.db", std::process::id()).into())]);
+        }
+        urls.iter().map(|url| Self::find(url)).collect()
+    }
+
+    fn find(url: &str) -> anyhow::Result<Self> {
         match url.split_once(':') {
             Some(("sqlite", path)) if !path.is_empty() => {
                 Ok(Self::Sqlite(path.strip_prefix("//").unwrap_or(path).into()))

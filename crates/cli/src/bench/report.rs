@@ -8,13 +8,19 @@ use super::Tasks;
 use super::figures::Figures;
 use super::place::Facts;
 
-pub(super) fn print(as_json: bool, tasks: Tasks, facts: &Facts, all: &[Figures]) -> io::Result<()> {
+pub(super) fn print(as_json: bool, tasks: Tasks, places: &[(Facts, Vec<Figures>)]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    if as_json {
-        return writeln!(out, "{}", document(tasks, facts, all));
-    }
-    for line in table(tasks, facts, all) {
-        writeln!(out, "{line}")?;
+    for (number, (facts, all)) in places.iter().enumerate() {
+        if as_json {
+            writeln!(out, "{}", document(tasks, facts, all))?;
+            continue;
+        }
+        if number > 0 {
+            writeln!(out)?;
+        }
+        for line in table(tasks, facts, all) {
+            writeln!(out, "{line}")?;
+        }
     }
     Ok(())
 }

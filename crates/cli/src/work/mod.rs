@@ -4,6 +4,7 @@ mod cancel;
 mod demo;
 mod deploy;
 mod doctor;
+mod functions;
 mod ls;
 mod node;
 mod show;
@@ -28,6 +29,7 @@ use crate::waiting::block_on;
 pub(crate) enum Command {
     Demo(demo::Args),
     Deploy(deploy::Args),
+    Functions(functions::Args),
     Start(start::Args),
     Ls(ls::Args),
     Show(show::Args),
@@ -44,6 +46,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Deploy(args) => block_on(deploy::run(args)),
+        Command::Functions(args) => block_on(functions::run(args)),
         Command::Start(args) => block_on(start::run(args)),
         Command::Ls(args) => block_on(ls::run(args)),
         Command::Show(args) => block_on(show::run(args)),

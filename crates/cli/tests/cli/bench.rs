@@ -102,6 +102,20 @@ fn postgres_is_measured_in_a_schema_that_is_gone_in_the_end() {
 }
 
 #[test]
+fn stores_are_measured_one_after_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start_with(Durability::Careless).unwrap();
+    let url = cluster.database().unwrap();
+    let args = ["chain", "--concurrency", "4", "--store", "sqlite:here.db", "--store", &url, "--json"];
+    let output = bench(&folder, &args).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let documents: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let stores: Vec<&Value> = documents.iter().map(|document| &document["store"]).collect();
+    assert_eq!(stores, ["SQLite", "Postgres"]);
+    documents.iter().for_each(|document| check(&document["workloads"][0]));
+}
+
+#[test]
 fn a_benchmark_that_is_stopped_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = bench(&folder, &["chain", "--seconds", "60"]);

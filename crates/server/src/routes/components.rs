@@ -4,7 +4,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_api::Onward as _;
-use onward_api::component::{Deployed, NamedFunctions};
+use onward_api::component::{Components, Deployed, NamedFunctions};
 use onward_api::problem::Problem;
 use onward_api::token::Deed;
 use serde::Deserialize;
@@ -55,4 +55,16 @@ pub(super) async fn deploy(
 )]
 pub(super) async fn functions(access: Access) -> Answer<NamedFunctions> {
     Ok(Json(NamedFunctions { functions: access.to(Deed::Read)?.functions().await? }))
+}
+
+/// What is deployed: the components that names stand for.
+#[utoipa::path(
+    get, path = "/v1/components", tag = "components", operation_id = "listComponents",
+    responses(
+        (status = 200, description = "All of them, the last deployed first", body = Components),
+        (status = "default", description = "They could not be listed", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn list(access: Access) -> Answer<Components> {
+    Ok(Json(Components::of(access.to(Deed::Read)?.functions().await?)))
 }

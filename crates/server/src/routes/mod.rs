@@ -59,6 +59,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(executions::cancel))
         .routes(routes!(events::follow))
         .routes(routes!(components::functions))
+        .routes(routes!(components::list))
         .routes(routes!(runs::events))
         .routes(routes!(runs::snapshot))
         .routes(routes!(tasks::list))
