@@ -110,6 +110,22 @@ pub struct Extended {
     pub leased_until: String,
 }
 
+/// What a worker that is done with a task would perform next.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Next {
+    /// Its name, for people.
+    #[schema(min_length = 1, max_length = 200)]
+    pub worker: String,
+    /// A task of one of these functions.
+    #[schema(min_items = 1, max_items = 100)]
+    pub functions: Vec<String>,
+    /// How many milliseconds it may go without a sign of life; half a minute unless told.
+    #[serde(default = "lease_ms")]
+    #[schema(minimum = 100, maximum = 3_600_000, default = 30_000)]
+    pub lease_ms: u32,
+}
+
 /// A task was performed.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -119,6 +135,9 @@ pub struct Complete {
     /// What came of it; null unless told.
     #[serde(default)]
     pub result: Json,
+    /// Claims the task that follows from this one with the same request, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Next>,
 }
 
 /// A task could not be performed.
@@ -129,6 +148,9 @@ pub struct Fail {
     pub token: String,
     /// Why.
     pub error: TaskError,
+    /// Claims the task that follows from this one with the same request, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Next>,
 }
 
 /// Why a task could not be performed.
@@ -157,6 +179,9 @@ const fn yes() -> bool {
 pub struct Ended {
     /// Which task.
     pub task: String,
+    /// The task that follows, and that the worker holds now, if it has asked for one and there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<ClaimedTask>,
 }
 
 /// Which tasks to list.

@@ -14,7 +14,7 @@ use onward_store::{
     Store,
 };
 
-use crate::node::{Nearby, Node, Note};
+use crate::node::{Nearby, Node, Note, Word};
 use crate::shard::{cancel, owner, signal};
 
 /// Slices that executions are spread over. Every process that uses a store has to agree.
@@ -116,9 +116,11 @@ impl Client {
         self.nearby.as_deref()
     }
 
+    /// Tells the owner of a shard, wherever it is.
     pub(crate) fn tell(&self, shard: Shard, note: Note) {
-        if let Some(nearby) = &self.nearby {
-            nearby.tell(shard, note);
+        let is_here = self.nearby.as_ref().is_some_and(|nearby| nearby.tell(shard, note));
+        if !is_here {
+            self.store.tell(Word::Shard(shard).to_string());
         }
     }
 
@@ -458,6 +460,11 @@ async fn read_journal_from(store: &dyn Store, id: ExecutionId, from: u64) -> Res
 
 /// A key that nobody else has.
 pub(crate) fn random_key() -> String {
+    key_from(&mut entropy)
+}
+
+/// A key that is as good as the entropy it is made of.
+pub(crate) fn key_from(entropy: &mut dyn FnMut(&mut [u8])) -> String {
     let mut bytes = [0; 16];
     entropy(&mut bytes);
     onward_journal::hex::encode(&bytes)

@@ -6,6 +6,7 @@
 //! - [`doctor`]: whether any work is stuck.
 //! - [`replay`]: whether code repeats what a journal records.
 //! - [`work`]: tasks that workers in other processes perform.
+//! - [`offers`]: workers that wait for tasks in this one.
 //! - [`verify`]: looks at what is stored and tells what cannot have happened.
 
 mod alert;
@@ -14,6 +15,7 @@ pub mod doctor;
 pub mod explain;
 mod inbox;
 pub mod node;
+pub mod offers;
 mod outcome;
 pub mod projector;
 pub mod replay;

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use onward_execution::Ending;
 use onward_journal::{ExecutionId, InvokeResult, Payload};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
-use crate::client::{Client, Refused, Started};
+use crate::client::{Client, Refused, Started, shard_of};
+use crate::node::Word;
 
 /// How often to look for the end of an execution that another process may run.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// After how many looks whoever runs it is told again that somebody waits.
+const REMIND: u32 = 50;
 
 impl Client {
     /// Starts a workflow, unless `key` has started one already, and waits for its end, but not for longer than this. Whoever
@@ -66,19 +70,25 @@ impl Client {
     async fn hear(
         &self,
         id: ExecutionId,
-        told: &mut oneshot::Receiver<Ending>,
+        told: &mut mpsc::UnboundedReceiver<Option<Ending>>,
         mut is_fresh: bool,
     ) -> Result<Ending, Refused> {
+        let mut looks = 0;
         loop {
+            // Whoever runs it says when it is over.
+            if looks % REMIND == 0 && !self.nearby().is_some_and(|nearby| nearby.owns(shard_of(&id))) {
+                self.store().tell(Word::Awaited(id).to_string());
+            }
             if !std::mem::take(&mut is_fresh)
                 && let Some(ending) = self.ending(id).await?
             {
                 return Ok(ending);
             }
-            // Another process may run it; then nothing is heard here.
-            if let Ok(Ok(ending)) = tokio::time::timeout(LOOK, &mut *told).await {
+            // Another process may run it; then what is heard here, if anything, is that there is something to look at.
+            if let Ok(Some(Some(ending))) = tokio::time::timeout(LOOK, told.recv()).await {
                 return Ok(ending);
             }
+            looks += 1;
         }
     }
 }

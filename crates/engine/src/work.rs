@@ -10,8 +10,9 @@ use onward_store::{Change, Commit, Error, Field as _, Key, Kind, Records as _, S
 use tokio::time::Instant;
 
 use crate::client::{Client, Refused, Scope};
-use crate::node::{Note, measure};
-use crate::shard::task::{self, CLAIMED, QUEUED};
+use crate::node::{Note, Word, measure};
+use crate::offers::Offers;
+use crate::shard::task::{self, QUEUED};
 use crate::shard::{AttemptId, in_doubt, owner, result_message};
 
 /// How often to look for tasks that another process may have queued.
@@ -85,15 +86,24 @@ impl Client {
         let offers = &self.nearby().unwrap_or(&alone).offers;
         loop {
             // Whatever is queued from here on is told.
-            let told = offers.wait(&owner, &wanted.functions);
+            let waiting = offers.wait(&owner, wanted);
             let held = self.try_claim(wanted, offers).await?;
             if !held.is_empty() || Instant::now() >= until {
                 return Ok(held);
             }
-            tokio::select! {
-                () = told.notified() => {}
-                () = tokio::time::sleep_until((Instant::now() + LOOK).min(until)) => {}
-                () = &mut gone => return Ok(Vec::new()),
+            waiting.open(wanted.most.clamp(1, TOGETHER_MAX));
+            let is_gone = tokio::select! {
+                () = waiting.told() => false,
+                () = tokio::time::sleep_until((Instant::now() + LOOK).min(until)) => false,
+                () = &mut gone => true,
+            };
+            let held = waiting.close().await;
+            if is_gone {
+                self.let_go(&held).await;
+                return Ok(Vec::new());
+            }
+            if !held.is_empty() {
+                return Ok(held);
             }
         }
     }
@@ -162,7 +172,7 @@ impl Client {
         Ok(true)
     }
 
-    async fn try_claim(&self, wanted: &Claim, offers: &crate::node::Offers) -> Result<Vec<Held>, Refused> {
+    async fn try_claim(&self, wanted: &Claim, offers: &Offers) -> Result<Vec<Held>, Refused> {
         let most = wanted.most.clamp(1, TOGETHER_MAX);
         for _ in 0..TRIES {
             let found = self.queued(wanted, most + offers.in_hand().min(TOGETHER_MAX)).await?;
@@ -174,9 +184,12 @@ impl Client {
             let mut commit = Commit::new();
             let mut held = Vec::with_capacity(taken.ids.len());
             for (row, version) in found.into_iter().filter(|(row, _)| taken.ids.contains(&task::id(row))) {
-                let row = claimed(row, wanted, now);
+                let claim = crate::client::random_key().into();
+                let mut row = row;
+                task::claimed(&mut row, &wanted.worker, wanted.lease_ms, claim, now);
                 commit = commit.update(&row, version);
-                held.push(hold(row)?);
+                let input = Payload::parse(&row.input).map_err(Error::corrupt)?;
+                held.push(task::held(row, input));
             }
             match self.store().commit(commit).await {
                 Ok(_) => return Ok(held),
@@ -235,14 +248,9 @@ impl Client {
 
     /// A worker gives a task back that it has not begun: it waits for another as if nobody had had it.
     pub async fn give_back(&self, id: AttemptId, claim: &str) -> Result<(), Refused> {
-        let change = |row: &Task, version, _| {
-            let (state, leased_until) = (QUEUED.into(), Timestamp::MAX);
-            Ok(Commit::new().update(&Task { state, leased_until, worker: None, claim: None, ..row.clone() }, version))
-        };
-        let (row, _) = self.change_held(id, claim, change).await?;
-        if let Some(nearby) = self.nearby() {
-            nearby.offers.offer(&self.owner(), &[row.function]);
-        }
+        let (row, _) = self.change_held(id, claim, given_back).await?;
+        let alone = crate::node::Nearby::default();
+        offer(&**self.store(), &self.nearby().unwrap_or(&alone).offers, &self.owner(), &[row.function]);
         Ok(())
     }
 
@@ -251,10 +259,41 @@ impl Client {
         if let Ok(payload) = &result {
             self.fits(payload)?;
         }
+        if let Some(nearby) = self.nearby() {
+            let (row, _) = held(&**self.store(), id, claim, |row| self.is_ours(row)).await?;
+            match nearby.report(row.shard, id, result.clone()).await {
+                Some(true) => return Ok(()),
+                Some(false) => return Err(Refused::LeaseLost),
+                // Its shard is elsewhere, or about to be.
+                None => {}
+            }
+        }
         let change = |row: &Task, version, now| ended(row, version, result.clone(), now);
         let (row, _) = self.change_held(id, claim, change).await?;
         self.tell(row.shard, Note::Message);
         Ok(())
+    }
+
+    /// The same, and claims the task that follows from the end, if it is one of what is `wanted`. To be driven to its end, like
+    /// [`Self::claim`]: that is for what waits already, and gets many at a time.
+    pub async fn end_and_claim(
+        &self,
+        id: AttemptId,
+        claim: &str,
+        result: InvokeResult,
+        wanted: &Claim,
+    ) -> Result<Option<Held>, Refused> {
+        let alone = crate::node::Nearby::default();
+        let offers = &self.nearby().unwrap_or(&alone).offers;
+        let waiting = offers.wait_first(&self.owner(), wanted);
+        waiting.open(1);
+        let ended = self.end_task(id, claim, result).await;
+        let mut held = waiting.close().await;
+        if ended.is_err() {
+            self.let_go(&held).await;
+        }
+        ended?;
+        Ok(held.pop())
     }
 
     /// Changes a task that is held by this claim, whatever gets in the way meanwhile. Returns how it read before, and when that was.
@@ -264,27 +303,12 @@ impl Client {
         claim: &str,
         change: impl Fn(&Task, u64, Timestamp) -> Result<Commit, Error>,
     ) -> Result<(Task, Timestamp), Refused> {
-        for _ in 0..TRIES {
-            let (row, version) = self.held(id, claim).await?;
-            let now = self.store().now().await?;
-            match self.store().commit(change(&row, version, now)?).await {
-                Ok(_) => return Ok((row, now)),
-                Err(Error::Conflict(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(Refused::LeaseLost)
+        change_held(&**self.store(), id, claim, |row| self.is_ours(row), change).await
     }
 
-    /// A task that is held by this claim.
-    async fn held(&self, id: AttemptId, claim: &str) -> Result<(Task, u64), Refused> {
-        let stored: Option<(Task, u64)> = self.store().get(task::key(id)).await?;
+    fn is_ours(&self, row: &Task) -> bool {
         let Scope { tenant, project, environment } = self.scope();
-        let is_held = |row: &Task| {
-            let is_ours = (&row.tenant_id, &row.project_id, &row.environment_id) == (tenant, project, environment);
-            is_ours && row.claim.as_deref() == Some(claim)
-        };
-        stored.filter(|(row, _)| is_held(row)).ok_or(Refused::LeaseLost)
+        (&row.tenant_id, &row.project_id, &row.environment_id) == (tenant, project, environment)
     }
 
     /// Tasks of this scope after a place: by function, those of a state together, oldest first.
@@ -298,6 +322,66 @@ impl Client {
         });
         let rows: Vec<(Task, u64)> = self.store().list(scan).await?;
         Ok(rows.into_iter().map(|(row, _)| row).collect())
+    }
+}
+
+/// Changes a task that is held by this claim, whatever gets in the way meanwhile. Returns how it read before, and when that was.
+async fn change_held(
+    store: &dyn Store,
+    id: AttemptId,
+    claim: &str,
+    is_allowed: impl Fn(&Task) -> bool,
+    change: impl Fn(&Task, u64, Timestamp) -> Result<Commit, Error>,
+) -> Result<(Task, Timestamp), Refused> {
+    for _ in 0..TRIES {
+        let (row, version) = held(store, id, claim, &is_allowed).await?;
+        let now = store.now().await?;
+        match store.commit(change(&row, version, now)?).await {
+            Ok(_) => return Ok((row, now)),
+            Err(Error::Conflict(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Refused::LeaseLost)
+}
+
+/// A task that is held by this claim.
+async fn held(
+    store: &dyn Store,
+    id: AttemptId,
+    claim: &str,
+    is_allowed: impl Fn(&Task) -> bool,
+) -> Result<(Task, u64), Refused> {
+    let stored: Option<(Task, u64)> = store.get(task::key(id)).await?;
+    let is_held = |row: &Task| is_allowed(row) && row.claim.as_deref() == Some(claim);
+    stored.filter(|(row, _)| is_held(row)).ok_or(Refused::LeaseLost)
+}
+
+/// As if nobody had had it.
+fn given_back(row: &Task, version: u64, _now: Timestamp) -> Result<Commit, Error> {
+    let (state, leased_until) = (QUEUED.into(), Timestamp::MAX);
+    Ok(Commit::new().update(&Task { state, leased_until, worker: None, claim: None, ..row.clone() }, version))
+}
+
+/// Lets workers know of tasks, one of each of these functions: those that wait here, or else those that wait elsewhere.
+pub(crate) fn offer(store: &dyn Store, offers: &Offers, owner: &Text, functions: &[Text]) {
+    for function in offers.offer(owner, functions) {
+        store.tell(Word::Task(owner.clone(), function.clone()).to_string());
+    }
+}
+
+/// Takes a task back that is, or may be, held by a worker that will not hear of it. What cannot be reached for long is left to
+/// its lease.
+pub(crate) async fn take_back(store: &dyn Store, offers: &Offers, id: AttemptId, claim: &str) {
+    for _ in 0..TRIES {
+        match change_held(store, id, claim, |_| true, given_back).await {
+            Ok((row, _)) => {
+                let owner = owner(&row.tenant_id, &row.project_id, &row.environment_id);
+                return offer(store, offers, &owner, &[row.function]);
+            }
+            Err(Refused::Store(error)) if error.kind() != Kind::Fatal => tokio::time::sleep(LOOK).await,
+            Err(_) => return,
+        }
     }
 }
 
@@ -332,30 +416,6 @@ impl std::fmt::Display for Place {
     }
 }
 
-fn claimed(row: Task, wanted: &Claim, now: Timestamp) -> Task {
-    Task {
-        state: CLAIMED.into(),
-        leased_until: now.plus_ms(wanted.lease_ms.into()),
-        lease_ms: wanted.lease_ms,
-        worker: Some(wanted.worker.clone()),
-        claim: Some(crate::client::random_key().as_str().into()),
-        ..row
-    }
-}
-
-fn hold(row: Task) -> Result<Held, Error> {
-    let delivery = if task::is_at_most_once(&row) { Delivery::AtMostOnce } else { Delivery::AtLeastOnce };
-    Ok(Held {
-        id: task::id(&row),
-        claim: row.claim.unwrap_or_else(|| Text::from("")),
-        function: row.function,
-        input: Payload::parse(&row.input).map_err(Error::corrupt)?,
-        delivery,
-        timeout_ms: row.timeout_ms.and_then(|ms| u64::try_from(ms).ok()),
-        leased_until: row.leased_until,
-    })
-}
-
 /// The end of a task: it is on its way to whoever wants it, and no worker's any more.
 fn ended(row: &Task, version: u64, result: InvokeResult, now: Timestamp) -> Result<Commit, Error> {
     let message = result_message(&task::id(row).promise(), row.shard, row.attempt, result, now)?;
@@ -370,11 +430,11 @@ pub async fn expire(store: &dyn Store, now: Timestamp) -> Result<BTreeSet<Shard>
         let lost: Vec<(Task, u64)> = store.list(scan.clone()).await?;
         let Some((last, _)) = lost.last() else { return Ok(shards) };
         scan = scan.after(last);
-        take_back(store, lost, now, &mut shards).await?;
+        end_lost(store, lost, now, &mut shards).await?;
     }
 }
 
-async fn take_back(
+async fn end_lost(
     store: &dyn Store,
     lost: Vec<(Task, u64)>,
     now: Timestamp,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use onward_engine::shard::{Action, Attempt, AttemptId, Core, Input, Options};
+use onward_engine::shard::{Action, Attempt, AttemptId, By, Core, End, Input, Options};
 use onward_execution::Limits;
-use onward_journal::{Delivery, Event, ExecutionId, JournalEvent, Timestamp, codec};
+use onward_journal::{Delivery, Event, ExecutionId, JournalEvent, PromiseId, Timestamp, codec};
 use onward_store::conformance::Draw;
 use onward_store::lease::{self, Lease};
 use onward_store::memory::Memory;
@@ -43,6 +43,10 @@ pub struct Report {
     pub nodes: u32,
     /// Nodes that gave the shard up when all they had begun had ended.
     pub drained: u32,
+    /// Tasks that went to a worker with the commit that stored them.
+    pub given: u32,
+    /// Tasks whose end a worker told the node itself.
+    pub reported: u32,
     /// Attempts that were performed.
     pub attempts: u64,
     /// A number that two runs share only if they were the same.
@@ -149,7 +153,8 @@ impl Sim {
             if step % 50 == 0 && self.is_done() {
                 self.check()?;
                 let Self { born: nodes, drained, attempts, trace, .. } = self;
-                return Ok(Report { steps: step, nodes, drained, attempts, trace });
+                let Workers { given, reported, .. } = self.workers;
+                return Ok(Report { steps: step, nodes, drained, given, reported, attempts, trace });
             }
             self.step()?;
         }
@@ -220,6 +225,7 @@ impl Sim {
         let limits = Limits { step_bytes, ..Limits::default() };
         let options = Options { limits, idle_ms: 1_000, idle_max: 3, traces: true };
         let core = Core::new(SHARD, lease.epoch, Arc::new(Scripts), entropy, options);
+        let core = core.with_offers(Arc::clone(&self.workers.offers));
         self.nodes.insert(self.born, Node { core, lease, leaves: None });
         self.owner = Some(self.born);
         for op in [Op::Scan, Op::Inbox, Op::Renew] {
@@ -345,9 +351,14 @@ impl Sim {
                 self.tell(id, Input::Committed { ticket, result });
             }
             Op::Perform(attempt) => {
-                self.count(&attempt);
-                let result = perform(&attempt.function, &attempt.input, attempt.id.attempt);
-                self.tell(id, Input::Ended { attempt: attempt.id, performance: attempt.performance, result });
+                let mut ends = vec![self.end(&attempt)];
+                // Some end together.
+                while self.draw.percent(50)
+                    && let Some(attempt) = self.other_attempt(id)
+                {
+                    ends.push(self.end(&attempt));
+                }
+                self.tell(id, Input::Ended(ends));
             }
             Op::Load(execution) => {
                 let input = if self.happens(self.faults.read_fails) {
@@ -372,6 +383,23 @@ impl Sim {
             Op::Renew => self.renew(id)?,
         }
         Ok(())
+    }
+
+    /// Performs an attempt.
+    fn end(&mut self, attempt: &Attempt) -> End {
+        self.count(attempt);
+        let result = perform(&attempt.function, &attempt.input, attempt.id.attempt);
+        End { attempt: attempt.id, by: By::Owner(attempt.performance), result }
+    }
+
+    /// Another attempt that a node is performing.
+    fn other_attempt(&mut self, id: u32) -> Option<Box<Attempt>> {
+        let is_other = |(_, node, op): &(Timestamp, u32, Op)| *node == id && matches!(op, Op::Perform(_));
+        let place = self.under_way.iter().position(is_other)?;
+        match self.under_way.swap_remove(place).2 {
+            Op::Perform(attempt) => Some(attempt),
+            _ => None,
+        }
     }
 
     fn renew(&mut self, id: u32) -> Result<(), String> {
@@ -446,7 +474,7 @@ impl Sim {
     }
 
     /// Hands something to a node, and begins what it wants done.
-    fn tell(&mut self, id: u32, input: Input) {
+    pub(crate) fn tell(&mut self, id: u32, input: Input) {
         let time = self.clock.now();
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let actions = node.core.handle(input, time);
@@ -461,7 +489,11 @@ impl Sim {
                 Action::Load(execution) | Action::LoadLater(execution) => self.begin(id, Op::Load(execution)),
                 Action::Abandon(attempt) => self.abandon(id, attempt),
                 Action::Lost => self.bury(id),
-                Action::Begun { .. }
+                Action::Give { seat, held } => self.give(seat, *held),
+                Action::TakeBack(claims) => self.take_back(claims),
+                Action::Reported { attempt, is_taken: true } => self.expect_ended(attempt),
+                Action::Reported { .. }
+                | Action::Begun { .. }
                 | Action::Over { .. }
                 | Action::ReadInbox
                 | Action::Offer { .. }
@@ -476,11 +508,16 @@ impl Sim {
     /// What others can tell was done is recorded before.
     fn expect_recorded(&mut self, attempt: &Attempt) {
         let its = (attempt.id.promise(), attempt.id.attempt);
-        let events = self.events(attempt.id.execution).unwrap_or_default();
-        let is_start = |recorded: &JournalEvent| matches!(&recorded.event, Event::InvokeStarted { promise_id, attempt, .. } if (promise_id, *attempt) == (&its.0, its.1));
-        if !attempt.reaches_nobody() && !events.iter().any(is_start) {
+        if !attempt.reaches_nobody() && !self.is_started(attempt.id.execution, &its) {
             self.hasty.push(format!("{} began before its start was durable", its.0));
         }
+    }
+
+    /// Whether the start of an attempt is durable.
+    pub(crate) fn is_started(&self, execution: ExecutionId, its: &(PromiseId, u32)) -> bool {
+        let events = self.events(execution).unwrap_or_default();
+        let is_start = |recorded: &JournalEvent| matches!(&recorded.event, Event::InvokeStarted { promise_id, attempt, .. } if (promise_id, *attempt) == (&its.0, its.1));
+        events.iter().any(is_start)
     }
 
     /// What is abandoned may or may not have been done.

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_engine::client::{Client, Refused, Scope};
+use onward_engine::offers::{Offers, Seat, Waiting};
+use onward_engine::shard::{AttemptId, By, End, Input};
 use onward_engine::work::{self, Claim, Held};
-use onward_journal::{Delivery, Timestamp};
+use onward_journal::{Delivery, Event, Text, Timestamp};
 use onward_store::conformance::Draw;
+use onward_store::tables::Task;
 use onward_store::{Clock as _, Error, Store};
 
 use crate::Sim;
@@ -27,24 +30,40 @@ pub(crate) enum Chore {
     Beat(Held),
     /// Perform a task and say so.
     End(Held),
+    /// Say again that a task was performed, having heard nothing.
+    Repeat(Held),
     /// Give a task back.
-    GiveBack(Held),
+    GiveBack(AttemptId, Text),
 }
 
 /// What goes on beside the nodes.
 pub(crate) struct Workers {
     chores: Vec<(Timestamp, Chore)>,
+    /// Who waits for tasks.
+    pub(crate) offers: Arc<Offers>,
+    waiting: Waiting,
+    pub(crate) given: u32,
+    pub(crate) reported: u32,
 }
 
 impl Workers {
     pub(crate) fn new(at: Timestamp) -> Self {
-        Self { chores: vec![(at, Chore::Ask), (at, Chore::Ask), (at, Chore::Expire)] }
+        let offers: Arc<Offers> = Arc::default();
+        let owner = "acme|shop|prod".into();
+        let waiting = offers.wait(&owner, &claim());
+        let chores = vec![(at, Chore::Ask), (at, Chore::Ask), (at, Chore::Expire)];
+        Self { chores, offers, waiting, given: 0, reported: 0 }
     }
 
     /// When something is to be done next.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.chores.iter().map(|(at, _)| *at).min()
     }
+}
+
+fn claim() -> Claim {
+    let functions = vec!["far".into(), "far_once".into()];
+    Claim { worker: "anna".into(), functions, most: 2, lease_ms: LEASE_MS }
 }
 
 fn client(store: Arc<dyn Store>) -> Result<Client, Error> {
@@ -54,6 +73,14 @@ fn client(store: Arc<dyn Store>) -> Result<Client, Error> {
         environment: "prod".parse().map_err(Error::corrupt)?,
     };
     Ok(Client::new(store, scope))
+}
+
+fn end(client: &Client, held: &Held) -> Result<(), Refused> {
+    let result = perform(&held.function, &held.input, held.id.attempt);
+    match now(client.end_task(held.id, &held.claim, result)) {
+        Ok(()) | Err(Refused::LeaseLost) => Ok(()),
+        Err(other) => Err(other),
+    }
 }
 
 impl Sim {
@@ -71,11 +98,12 @@ impl Sim {
         let client = client(Arc::clone(&self.store) as Arc<dyn Store>)?;
         match chore {
             Chore::Ask => {
-                let functions = vec!["far".into(), "far_once".into()];
-                let claim = Claim { worker: "anna".into(), functions, most: 2, lease_ms: LEASE_MS };
-                for held in now(client.claim(&claim, Duration::ZERO, pending()))? {
+                let mut held = self.workers.waiting.take();
+                held.extend(now(client.claim(&claim(), Duration::ZERO, pending()))?);
+                for held in held {
                     self.plan(held, time);
                 }
+                self.workers.waiting.open(self.draw.below(3) as usize);
                 self.later(time, 300, Chore::Ask);
             }
             Chore::Expire => {
@@ -89,18 +117,67 @@ impl Sim {
             }
             Chore::End(held) => {
                 self.perform_far(&held);
-                let result = perform(&held.function, &held.input, held.id.attempt);
-                match now(client.end_task(held.id, &held.claim, result)) {
-                    Ok(()) | Err(Refused::LeaseLost) => {}
-                    Err(other) => return Err(other),
+                match self.nodes.keys().copied().next_back() {
+                    // The node may have lost the shard, and lose the report.
+                    Some(node) if self.draw.percent(50) => self.report(&client, node, held, time)?,
+                    _ => end(&client, &held)?,
                 }
             }
-            Chore::GiveBack(held) => match now(client.give_back(held.id, &held.claim)) {
+            Chore::Repeat(held) => end(&client, &held)?,
+            Chore::GiveBack(id, claim) => match now(client.give_back(id, &claim)) {
                 Ok(()) | Err(Refused::LeaseLost) => {}
                 Err(other) => return Err(other),
             },
         }
         Ok(())
+    }
+
+    /// Tells a node directly how a task ended. Whoever is not answered in time goes through the store.
+    fn report(&mut self, client: &Client, node: u32, held: Held, time: Timestamp) -> Result<(), Refused> {
+        let stored = client.tasks(None, 1_000);
+        let is_held = |row: &Task| work::id_of(row) == held.id && row.claim.as_deref() == Some(&*held.claim);
+        if !now(stored)?.iter().any(is_held) {
+            return Ok(());
+        }
+        let result = perform(&held.function, &held.input, held.id.attempt);
+        self.tell(node, Input::Ended(vec![End { attempt: held.id, by: By::Worker, result }]));
+        if self.draw.percent(50) {
+            self.later(time, 500, Chore::Repeat(held));
+        }
+        Ok(())
+    }
+
+    /// A task that was stored as a worker's.
+    pub(crate) fn give(&mut self, seat: Seat, held: Held) {
+        self.workers.given += 1;
+        let its = (held.id.promise(), held.id.attempt);
+        if !self.is_started(held.id.execution, &its) {
+            self.hasty.push(format!("{} was given away before its start was durable", its.0));
+        }
+        if seat.give(held).is_err() {
+            self.hasty.push("somebody is gone who is not".to_owned());
+        }
+    }
+
+    /// Tasks that may be held by nobody.
+    pub(crate) fn take_back(&mut self, claims: Vec<(AttemptId, Text)>) {
+        for (id, claim) in claims {
+            if self.draw.percent(50) {
+                self.later(self.clock.now(), 500, Chore::GiveBack(id, claim));
+            }
+        }
+    }
+
+    /// What a worker was told of is recorded.
+    pub(crate) fn expect_ended(&mut self, id: AttemptId) {
+        self.workers.reported += 1;
+        let its = (id.promise(), id.attempt);
+        let is_end = |event: &Event| matches!(event, Event::InvokeCompleted { promise_id, attempt, .. } if (promise_id, *attempt) == (&its.0, its.1));
+        let is_retry = |event: &Event| matches!(event, Event::InvokeRetrying { promise_id, failed_attempt, .. } if (promise_id, *failed_attempt) == (&its.0, its.1));
+        let events = self.events(id.execution).unwrap_or_default();
+        if !events.iter().any(|recorded| is_end(&recorded.event) || is_retry(&recorded.event)) {
+            self.hasty.push(format!("the end of {} was told before it was durable", its.0));
+        }
     }
 
     /// What becomes of a task that a worker has.
@@ -110,7 +187,7 @@ impl Sim {
             // It comes when its time is over, or about to be.
             60..70 => self.later(time.plus_ms(u64::from(LEASE_MS) - 500), 3_000, Chore::End(held)),
             70..80 => self.later(time, u64::from(LEASE_MS) - 1, Chore::Beat(held)),
-            80..88 => self.later(time, 100, Chore::GiveBack(held)),
+            80..88 => self.later(time, 100, Chore::GiveBack(held.id, held.claim)),
             // Its worker dies after it was done, or before.
             88..94 => self.perform_far(&held),
             _ => {}

@@ -31,15 +31,18 @@ fn a_quiet_world_does_everything_once() {
 
 /// Half of them each: the two run side by side.
 fn rough_worlds(half: u64) {
-    let (mut nodes, mut drained) = (0, 0);
+    let (mut nodes, mut drained, mut given, mut reported) = (0, 0, 0, 0);
     for seed in seeds(1_000).filter(|seed| seed % 2 == half) {
         let report = run(seed, ROUGH);
         nodes += report.nodes;
         drained += report.drained;
+        given += report.given;
+        reported += report.reported;
     }
     let is_whole = std::env::var("ONWARD_SEED").is_err() && std::env::var("ONWARD_SEEDS").is_err();
     assert!(!is_whole || nodes > 750, "{nodes} nodes: the world was not rough");
     assert!(!is_whole || drained > 250, "{drained} nodes gave the shard up in order: the world was too rough");
+    assert!(!is_whole || given.min(reported) > 250, "{given} tasks were handed over, the end of {reported} was told");
 }
 
 #[test]

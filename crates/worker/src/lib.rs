@@ -19,6 +19,7 @@
 mod failure;
 mod patience;
 mod perform;
+mod slot;
 mod task;
 mod worker;
 

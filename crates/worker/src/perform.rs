@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use onward_api::Json;
 use onward_api::client::Client;
 use onward_api::problem::{Code, Problem};
-use onward_api::task::{ClaimedTask, Complete, Fail};
+use onward_api::task::{ClaimedTask, Complete, Ended, Fail, Next};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -19,25 +19,31 @@ use crate::{Failure, Task};
 /// What came of a task.
 pub(crate) type Outcome = Result<Json, Failure>;
 
-/// Performs a task and says what came of it.
-pub(crate) async fn perform(client: Client, handler: Handler, claimed: ClaimedTask) {
+/// Performs a task and says what came of it. Returns the task that follows, if the server has one.
+pub(crate) async fn perform(
+    client: &Client,
+    handler: &Handler,
+    claimed: ClaimedTask,
+    next: impl Fn() -> Option<Next>,
+) -> Option<ClaimedTask> {
     let claimed = Arc::new(claimed);
     let (lost, is_lost) = watch::channel(false);
     let task = Task { claimed: Arc::clone(&claimed), is_lost };
     // It goes on by itself: that the server is slow to answer must not stop it, nor the other way round.
     let performed = AssertUnwindSafe(handler(Arc::clone(&claimed), task)).catch_unwind();
     let mut performed = std::pin::pin!(performed);
-    let beats = beat(&client, &claimed, &lost);
+    let beats = beat(client, &claimed, &lost);
     let outcome = tokio::select! {
         outcome = &mut performed => outcome,
         // What comes of it is of no use. It is told so, and may come to an end.
         () = beats => {
             drop(performed.await);
-            return tracing::info!(task = claimed.task, "a task is not wanted any more; what came of it is dropped");
+            tracing::info!(task = claimed.task, "a task is not wanted any more; what came of it is dropped");
+            return None;
         }
     };
     let outcome = outcome.unwrap_or_else(|_| Err(Failure::named("panic", "the task panicked")));
-    tell(&client, &claimed, outcome, &lost).await;
+    tell(client, &claimed, outcome, next, &lost).await
 }
 
 /// Shows that the task is being performed, until it is not this worker's any more.
@@ -65,29 +71,40 @@ async fn beat(client: &Client, claimed: &ClaimedTask, lost: &watch::Sender<bool>
     lost.send_replace(true);
 }
 
-/// Says what came of a task, as long as anybody may want to know.
-async fn tell(client: &Client, claimed: &ClaimedTask, outcome: Outcome, lost: &watch::Sender<bool>) {
+/// Says what came of a task, as long as anybody may want to know. Returns what to perform next.
+async fn tell(
+    client: &Client,
+    claimed: &ClaimedTask,
+    outcome: Outcome,
+    next: impl Fn() -> Option<Next>,
+    lost: &watch::Sender<bool>,
+) -> Option<ClaimedTask> {
     let mut patience = Patience::default();
     let mut outcome = outcome;
     let mut is_repeated = false;
     let mut beats = std::pin::pin!(beat(client, claimed, lost));
     loop {
         let said = tokio::select! {
-            said = say(client, claimed, &outcome) => said,
-            () = &mut beats => return tracing::warn!(task = claimed.task, "the server was not told of the end in time"),
+            said = say(client, claimed, &outcome, next()) => said,
+            () = &mut beats => {
+                tracing::warn!(task = claimed.task, "the server was not told of the end in time");
+                return None;
+            }
         };
         match said {
-            Ok(()) => return,
+            Ok(ended) => return ended.next,
             // The first time, the answer may have been lost on its way.
             Err(problem) if problem.code == Code::LeaseLost && is_repeated => {
-                return tracing::info!(task = claimed.task, "the end of a task is recorded, or was of no use");
+                tracing::info!(task = claimed.task, "the end of a task is recorded, or was of no use");
+                return None;
             }
             // What cannot be told as a result is told as a failure.
             Err(problem) if outcome.is_ok() && matches!(problem.status, 400 | 413 | 422) => {
                 outcome = Err(Failure::named(problem.code.as_str(), problem.detail).permanent());
             }
             Err(problem) if is_final(&problem) => {
-                return tracing::warn!(task = claimed.task, %problem, "the end of a task was refused");
+                tracing::warn!(task = claimed.task, %problem, "the end of a task was refused");
+                return None;
             }
             Err(problem) => {
                 is_repeated = true;
@@ -98,11 +115,10 @@ async fn tell(client: &Client, claimed: &ClaimedTask, outcome: Outcome, lost: &w
     }
 }
 
-async fn say(client: &Client, claimed: &ClaimedTask, outcome: &Outcome) -> Result<(), Problem> {
+async fn say(client: &Client, claimed: &ClaimedTask, outcome: &Outcome, next: Option<Next>) -> Result<Ended, Problem> {
     let token = claimed.token.clone();
     match outcome {
-        Ok(result) => client.complete(&claimed.task, &Complete { token, result: result.clone() }).await,
-        Err(failure) => client.fail(&claimed.task, &Fail { token, error: failure.clone().into() }).await,
+        Ok(result) => client.complete(&claimed.task, &Complete { token, result: result.clone(), next }).await,
+        Err(failure) => client.fail(&claimed.task, &Fail { token, error: failure.clone().into(), next }).await,
     }
-    .map(drop)
 }

@@ -8,13 +8,15 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use onward_api::client::{Access, Client};
 use onward_api::problem::{Code, Problem};
-use onward_api::task::{Claim, ClaimedTask, LEASE_MS};
+use onward_api::task::{Claim, ClaimedTask, LEASE_MS, Next};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::patience::Patience;
-use crate::perform::{Outcome, perform};
+use crate::perform::Outcome;
+use crate::slot::{Slot, give_back};
 use crate::{Failure, Task};
 
 /// How long a worker waits for a task before it asks again. When it stops, it may have to wait so long.
@@ -29,7 +31,7 @@ pub(crate) type Handler = Arc<dyn Fn(Arc<ClaimedTask>, Task) -> BoxFuture<'stati
 pub struct Worker {
     client: Client,
     name: String,
-    handlers: BTreeMap<String, Handler>,
+    handlers: Arc<BTreeMap<String, Handler>>,
     slots: usize,
     lease: Duration,
     wait: Duration,
@@ -42,7 +44,7 @@ impl Worker {
         Ok(Self {
             client: Client::new(access)?,
             name: format!("process {}", std::process::id()),
-            handlers: BTreeMap::new(),
+            handlers: Arc::default(),
             slots: SLOTS,
             lease: Duration::from_millis(LEASE_MS.into()),
             wait: WAIT,
@@ -107,7 +109,7 @@ impl Worker {
                 std::future::ready(Err(failure)).boxed()
             }
         };
-        self.handlers.insert(name.into(), Arc::new(handler));
+        Arc::make_mut(&mut self.handlers).insert(name.into(), Arc::new(handler));
         self
     }
 
@@ -116,7 +118,8 @@ impl Worker {
     /// Fails when the server says that this worker will never be given anything: who it is, or what it asks for, is refused.
     /// That the server cannot be reached, or is busy, is waited out.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Problem> {
-        let mut stop = std::pin::pin!(stop);
+        let (over, is_over) = watch::channel(false);
+        let mut stop = std::pin::pin!(stop.map(|()| over.send_replace(true)).map(drop));
         let mut running = JoinSet::new();
         let mut patience = Patience::default();
         let outcome = loop {
@@ -127,44 +130,46 @@ impl Worker {
                 }
             }
             while running.try_join_next().is_some() {}
-            let mut is_over = false;
+            let mut is_last = false;
             let claim = self.claim(self.slots - running.len());
             let mut asked = std::pin::pin!(self.client.claim(&claim));
             let answer = tokio::select! {
                 answer = &mut asked => answer,
                 // What it is given after that is given back, so nobody has to wait until its lease is over.
                 () = &mut stop => {
-                    is_over = true;
+                    is_last = true;
                     asked.await
                 }
             };
             match answer {
-                Ok(tasks) if is_over => {
+                Ok(tasks) if is_last => {
                     for task in tasks {
-                        self.give_back(&task).await;
+                        give_back(&self.client, &task).await;
                     }
                 }
                 Ok(tasks) => {
                     patience.reset();
                     for task in tasks {
-                        self.begin(&mut running, task);
+                        running.spawn(self.slot(is_over.clone()).work(task));
                     }
                 }
                 Err(problem) if is_final(&problem) => break Err(problem),
-                Err(problem) if !is_over => {
+                Err(problem) if !is_last => {
                     let pause = patience.next();
                     tracing::warn!(%problem, ?pause, "no task could be asked for; it will be tried again");
                     tokio::select! {
                         () = tokio::time::sleep(pause) => {}
-                        () = &mut stop => is_over = true,
+                        () = &mut stop => is_last = true,
                     }
                 }
                 Err(problem) => tracing::warn!(%problem, "no task could be asked for"),
             }
-            if is_over {
+            if is_last {
                 break Ok(());
             }
         };
+        // Whoever is refused asks for nothing more, either.
+        over.send_replace(true);
         let rest = async { while running.join_next().await.is_some() {} };
         match self.grace {
             None => rest.await,
@@ -178,23 +183,19 @@ impl Worker {
             worker: self.name.clone(),
             functions: self.handlers.keys().cloned().collect(),
             max: u32::try_from(most).unwrap_or(u32::MAX).min(100),
-            lease_ms: u32::try_from(self.lease.as_millis()).unwrap_or(u32::MAX),
+            lease_ms: self.lease_ms(),
             wait_ms: u64::try_from(self.wait.as_millis()).unwrap_or(u64::MAX),
         }
     }
 
-    fn begin(&self, running: &mut JoinSet<()>, task: ClaimedTask) {
-        let client = self.client.clone();
-        // Nothing is given that was not asked for.
-        if let Some(handler) = self.handlers.get(&task.function).map(Arc::clone) {
-            running.spawn(perform(client, handler, task));
-        }
+    fn slot(&self, is_over: watch::Receiver<bool>) -> Slot {
+        let functions = self.handlers.keys().cloned().collect();
+        let next = Next { worker: self.name.clone(), functions, lease_ms: self.lease_ms() };
+        Slot { client: self.client.clone(), handlers: Arc::clone(&self.handlers), next, is_over }
     }
 
-    async fn give_back(&self, task: &ClaimedTask) {
-        if let Err(problem) = self.client.release(&task.task, &task.token).await {
-            tracing::warn!(task = task.task, %problem, "a task could not be given back; its lease runs out");
-        }
+    fn lease_ms(&self) -> u32 {
+        u32::try_from(self.lease.as_millis()).unwrap_or(u32::MAX)
     }
 }
 

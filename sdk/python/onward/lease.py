@@ -20,9 +20,10 @@ NEVER = float("inf")
 class Lease:
     """The time for which a task is this worker's. Times are seconds of the monotonic clock."""
 
-    def __init__(self, task: Task, now: float) -> None:
+    def __init__(self, task: Task, asked: float, now: float) -> None:
         self.task = task
-        self.until = now + task.lease_ms / 1_000
+        # The server gave it after it was asked, and counts from then: it is never believed to be held for too long.
+        self.until = asked + task.lease_ms / 1_000
         self.over = False
         """Whether the function has ended: there is nothing to hold any more."""
         self.lost = False
@@ -45,19 +46,22 @@ class Lease:
 
 
 class Heart:
-    """A thread that keeps leases while their functions run."""
+    """Threads that keep leases while their functions run: so many that no heartbeat waits for the answer to another."""
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, count: int) -> None:
         self._tasks = tasks
+        self._count = count
+        # One thread watches at a time. When it has something to do, the next one does.
+        self._watch = threading.Lock()
         self._changed = threading.Condition()
         self._due: dict[Lease, float] = {}
         self._wakes = NEVER
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="onward-heart", daemon=True)
 
     def start(self) -> None:
         """Begins."""
-        self._thread.start()
+        for number in range(self._count):
+            threading.Thread(target=self._run, name=f"onward-heart-{number}", daemon=True).start()
 
     def stop(self) -> None:
         """Ends. Leases run out by themselves."""
@@ -68,6 +72,8 @@ class Heart:
     def hold(self, lease: Lease) -> None:
         """Keeps a lease until it is released."""
         with self._changed:
+            if lease.over:
+                return
             due = self._due[lease] = lease.next_beat(time.monotonic())
             # Most tasks are over long before their first heartbeat: no need to wake anybody for them.
             if due < self._wakes:
@@ -75,8 +81,8 @@ class Heart:
 
     def release(self, lease: Lease) -> None:
         """Keeps it no longer: the function has ended."""
-        lease.over = True
         with self._changed:
+            lease.over = True
             self._due.pop(lease, None)
 
     def _run(self) -> None:
@@ -84,12 +90,12 @@ class Heart:
             lease = self._next()
             if lease is None:
                 return
-            if beat(self._tasks, lease) and not lease.over:
+            if beat(self._tasks, lease):
                 self.hold(lease)
 
     def _next(self) -> Lease | None:
         """The next lease to keep, when it is due; none when stopped."""
-        with self._changed:
+        with self._watch, self._changed:
             while not self._stopped:
                 now = time.monotonic()
                 lease = min(self._due, key=self._due.__getitem__, default=None)

@@ -14,9 +14,12 @@ log = logging.getLogger("onward")
 
 
 class Slots:
-    """So many threads. Whoever claims asks how many are free first."""
+    """So many threads. Whoever claims asks how many are free first.
 
-    def __init__(self, count: int, perform: Callable[[Lease], None]) -> None:
+    `perform` returns the task that follows, if there is one: it has the same thread, which is not free in between.
+    """
+
+    def __init__(self, count: int, perform: Callable[[Lease], Lease | None]) -> None:
         self._perform = perform
         self._count = count
         self._waiting: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
@@ -61,12 +64,21 @@ class Slots:
             lease = self._waiting.get()
             if lease is None:
                 return
-            try:
-                self._perform(lease)
-            except Exception:
-                # The slot goes on: others need it.
-                log.exception("%s: what became of it could not be told", lease.task)
-            finally:
-                with self._changed:
-                    self._held.discard(lease)
+            while lease is not None:
+                lease = self._work(lease)
+
+    def _work(self, lease: Lease) -> Lease | None:
+        following = None
+        try:
+            following = self._perform(lease)
+        except Exception:
+            # The slot goes on: others need it.
+            log.exception("%s: what became of it could not be told", lease.task)
+        finally:
+            with self._changed:
+                self._held.discard(lease)
+                if following is None:
                     self._changed.notify_all()
+                else:
+                    self._held.add(following)
+        return following

@@ -17,7 +17,7 @@ from .connections import Connections
 from .errors import OnwardError, Problem
 from .lease import Heart, Lease
 from .outcome import Call, Function, call_of, perform
-from .report import report
+from .report import give_back, report
 from .signals import stopping
 from .slots import Slots
 from .tasks import Tasks, Wish
@@ -25,7 +25,7 @@ from .tasks import Tasks, Wish
 log = logging.getLogger("onward")
 
 CLAIM_WAIT_MS = 20_000
-"""How long the server waits for a task before it says that there is none."""
+"""How long the server waits for a task before it says that there is none, unless that is too long for the lease."""
 FINAL_STATUSES = (401, 403, 404)
 """Answers to a claim that stay the same until somebody changes a setting."""
 
@@ -66,8 +66,9 @@ class Worker:
         self._lease_ms, self._grace_ms = lease_ms, grace_ms
         self._functions: dict[str, Call] = {}
         self._tasks = Tasks(self._reports)
-        self._heart = Heart(self._tasks)
+        self._heart = Heart(self._tasks, concurrency)
         self._slots = Slots(concurrency, self._perform)
+        self._wish: Wish | None = None
         self._stopping = threading.Event()
         # Of the queues, this one may be filled by a signal handler.
         self._notices: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
@@ -102,9 +103,10 @@ class Worker:
         if self._ran:
             raise RuntimeError("a worker runs once: make another")
         self._ran = True
+        wish = self._wish = Wish(self._name, list(self._functions), self._lease_ms, claim_wait_ms(self._lease_ms))
         self._slots.start()
         self._heart.start()
-        claimer = threading.Thread(target=self._claim_and_tell, name="onward-claim", daemon=True)
+        claimer = threading.Thread(target=self._claim_and_tell, args=(wish,), name="onward-claim", daemon=True)
         claimer.start()
         log.info("worker %s performs %s for %s", self._name, ", ".join(self._functions), self._claims.server)
         with stopping(self.stop):
@@ -149,20 +151,20 @@ class Worker:
         except BaseException as error:
             self._error = error
 
-    def _claim_and_tell(self) -> None:
+    def _claim_and_tell(self, wish: Wish) -> None:
         try:
-            self._claim()
+            self._claim(wish)
         except BaseException as error:
             self._notices.put(error)
 
-    def _claim(self) -> None:
-        wish = Wish(self._name, list(self._functions), self._lease_ms, CLAIM_WAIT_MS)
+    def _claim(self, wish: Wish) -> None:
         tasks = Tasks(self._claims)
         failures = 0
         while True:
             free = self._slots.wait_free()
             if not free:
                 return
+            asked = time.monotonic()
             try:
                 claimed = tasks.claim(wish, free)
             except OnwardError as error:
@@ -173,7 +175,7 @@ class Worker:
                 continue
             failures = 0
             for task in claimed:
-                self._slots.put(Lease(task, time.monotonic()))
+                self._slots.put(Lease(task, asked, time.monotonic()))
 
     def _back_off(self, error: OnwardError, failures: int) -> None:
         """Waits until claiming may go well again. Raises what does not pass."""
@@ -183,7 +185,8 @@ class Worker:
         log.warning("no tasks could be claimed, again in %.1f s: %s", wait, error)
         self._stopping.wait(wait)
 
-    def _perform(self, lease: Lease) -> None:
+    def _perform(self, lease: Lease) -> Lease | None:
+        """Has a task performed, and tells how it ended. Returns the one that the server has for the same slot then."""
         task = lease.task
         self._heart.hold(lease)
         try:
@@ -192,8 +195,16 @@ class Worker:
             self._heart.release(lease)
         if lease.lost:
             log.info("%s: what it came to is dropped", task)
-        else:
-            report(self._tasks, lease, outcome)
+            return None
+        following = report(self._tasks, lease, outcome, self._wanted)
+        if following is not None and self._stopping.is_set():
+            give_back(self._tasks, following.task)
+            return None
+        return following
+
+    def _wanted(self) -> Wish | None:
+        """What is asked for when a task has ended: nothing by a worker that stops."""
+        return None if self._stopping.is_set() else self._wish
 
     def _finish(self) -> None:
         left = self._slots.finish(self._grace_ms)
@@ -202,3 +213,8 @@ class Worker:
             lease.lose()
         self._heart.stop()
         self._reports.close()
+
+
+def claim_wait_ms(lease_ms: int) -> int:
+    """How long a claim waits. As a lease is counted from when it was asked for, most of it must be left by then."""
+    return min(CLAIM_WAIT_MS, lease_ms // 3)

@@ -24,6 +24,11 @@ def unique(name: str) -> str:
     return f"{name}-{uuid.uuid4().hex[:12]}"
 
 
+def wish(name: str, lease_ms: int) -> Wish:
+    """A wish for tasks of this name."""
+    return Wish("a test", [name], lease_ms, LIMIT_MS)
+
+
 @unittest.skipUnless(
     os.environ.get("ONWARD_SERVER"),
     "ONWARD_SERVER is not set: the scenarios need a server with examples/workflows/built/remote.wasm deployed",
@@ -47,7 +52,7 @@ class Against(unittest.TestCase):
 
     def claim(self, tasks: Tasks, name: str, lease_ms: int) -> Task:
         """Claims one task of this name."""
-        claimed = tasks.claim(Wish("a test", [name], lease_ms, LIMIT_MS), 1)
+        claimed = tasks.claim(wish(name, lease_ms), 1)
         self.assertEqual(len(claimed), 1)
         return claimed[0]
 

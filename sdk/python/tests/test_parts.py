@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import unittest
 from typing import Any, cast
 from unittest.mock import patch
@@ -12,9 +13,11 @@ from onward.access import SERVER, access
 from onward.backoff import backoff_ms, wait_ms
 from onward.connections import Connections, decode, encode
 from onward.errors import problem_of
-from onward.lease import Lease
+from onward.lease import Heart, Lease
 from onward.outcome import call_of, completed, failed, perform
 from onward.report import is_content, may_pass
+from onward.tasks import Tasks
+from onward.worker import claim_wait_ms
 
 DOCUMENT = {
     "task": "t-1",
@@ -28,6 +31,9 @@ DOCUMENT = {
     "leasedUntil": "2026-11-15T12:00:30Z",
     "leaseMs": 30_000,
 }
+
+LIMIT_S = 60
+"""Nothing here takes as long."""
 
 
 def task(**changes: Any) -> Task:
@@ -150,24 +156,68 @@ class Performing(unittest.TestCase):
 
 class Leases(unittest.TestCase):
     def test_a_heartbeat_is_due_after_a_third_of_the_lease(self) -> None:
-        self.assertEqual(Lease(task(), 0.0).next_beat(5.0), 15.0)
+        self.assertEqual(Lease(task(), 0.0, 0.0).next_beat(5.0), 15.0)
 
     def test_a_heartbeat_is_due_when_the_time_of_a_task_is_over(self) -> None:
-        lease = Lease(task(timeoutMs=4_000), 0.0)
-        self.assertEqual([lease.next_beat(now) for now in (0.0, 4.0)], [4.0, 14.0])
+        lease = Lease(task(timeoutMs=4_000), 0.0, 1.0)
+        self.assertEqual([lease.next_beat(now) for now in (1.0, 5.0)], [5.0, 15.0])
 
     def test_a_lease_lasts_from_when_it_was_asked_for(self) -> None:
-        lease = Lease(task(), 0.0)
+        lease = Lease(task(), asked=5.0, now=8.0)
+        self.assertEqual(lease.until, 35.0)
         lease.extend(asked=10.0)
         self.assertEqual(lease.until, 40.0)
 
+    def test_most_of_a_lease_is_left_when_a_claim_has_waited(self) -> None:
+        self.assertEqual([claim_wait_ms(lease_ms) for lease_ms in (1_000, 30_000, 600_000)], [333, 10_000, 20_000])
+
     def test_a_lost_lease_tells_the_function(self) -> None:
-        lease = Lease(task(), 0.0)
+        lease = Lease(task(), 0.0, 0.0)
         lease.lose()
         self.assertTrue(lease.lost and lease.task.cancelled.is_set())
 
     def test_a_token_is_not_shown(self) -> None:
         self.assertNotIn("secret", repr(task()))
+
+
+class Beats(Tasks):
+    """Heartbeats of which those of one task get no answer for long."""
+
+    def __init__(self, slow: Task) -> None:
+        self._slow = slow
+        self.is_stuck, self.may_answer, self.others = threading.Event(), threading.Event(), threading.Semaphore(0)
+
+    def heartbeat(self, task: Task, answer_ms: int = 0) -> None:
+        if task is self._slow:
+            self.is_stuck.set()
+            self.may_answer.wait(LIMIT_S)
+        else:
+            self.others.release()
+
+
+class Hearts(unittest.TestCase):
+    def setUp(self) -> None:
+        self.slow, self.other = (Lease(task(leaseMs=30), 0.0, 0.0) for _ in range(2))
+        self.beats = Beats(self.slow.task)
+        self.heart = Heart(self.beats, 2)
+        self.heart.start()
+        self.addCleanup(self.heart.stop)
+        self.addCleanup(self.beats.may_answer.set)
+
+    def test_a_heartbeat_does_not_wait_for_that_of_another_task(self) -> None:
+        self.heart.hold(self.slow)
+        self.assertTrue(self.beats.is_stuck.wait(LIMIT_S))
+        self.heart.hold(self.other)
+        for _ in range(3):
+            self.assertTrue(self.beats.others.acquire(timeout=LIMIT_S))
+        self.assertFalse(self.beats.may_answer.is_set())
+
+    def test_a_task_that_has_ended_is_not_held_again(self) -> None:
+        self.heart.release(self.other)
+        self.heart.hold(self.other)
+        self.heart.hold(self.slow)
+        self.assertTrue(self.beats.is_stuck.wait(LIMIT_S))
+        self.assertFalse(self.beats.others.acquire(blocking=False))
 
 
 class Registering(unittest.TestCase):

@@ -11,7 +11,7 @@ from typing import Any, Callable
 from onward import ExecutionFailed, Failure, Problem, Task, Worker
 from onward.outcome import completed, failed
 
-from .against import LIMIT_MS, Against, unique
+from .against import LIMIT_MS, Against, unique, wish
 
 LIST = Path(__file__).parents[3] / "examples/workers/scenarios.txt"
 
@@ -181,7 +181,7 @@ class Holding(Against):
 
         with worker:
             self.assertEqual(self.result(execution), {"attempt": lost.attempt + 1, "promise": lost.promise})
-        late: list[Callable[[], None]] = [
+        late: list[Callable[[], object]] = [
             lambda: tasks.heartbeat(lost),
             lambda: tasks.tell(lost, completed("late")),
             lambda: tasks.tell(lost, failed("late", None, retryable=True)),
@@ -289,6 +289,22 @@ class Programs(Against):
             worker.run()
         self.assertEqual((caught.exception.status, caught.exception.code), (401, "unauthenticated"))
         self.assertIn("gives this worker no tasks", str(caught.exception))
+
+
+class Following(Against):
+    """What comes with the answer to how a task ended. A worker need not ask for it, so it is on no list."""
+
+    def test_what_follows_from_a_task_comes_with_its_end(self) -> None:
+        name, tasks = unique("charge"), self.tasks()
+        execution = self.start(name, attempts=3)
+        task = self.claim(tasks, name, lease_ms=30_000)
+        for attempt in (2, 3):
+            following = tasks.tell(task, failed("busy", None, retryable=True), wish(name, lease_ms=30_000))
+            assert following is not None
+            self.assertEqual((following.promise, following.attempt), (task.promise, attempt))
+            task = following
+        self.assertIsNone(tasks.tell(task, completed("done")))
+        self.assertEqual(self.result(execution), "done")
 
 
 class Listed(unittest.TestCase):

@@ -23,9 +23,10 @@ export class Lease {
   readonly #end = new AbortController();
   readonly #limit: number;
 
-  constructor(claim: TaskDocument, now: number) {
+  constructor(claim: TaskDocument, asked: number, now: number) {
     this.claim = claim;
-    this.until = now + claim.leaseMs;
+    // The server gave it after it was asked, and counts from then: it is never believed to be held for too long.
+    this.until = asked + claim.leaseMs;
     this.#limit = now + (claim.timeoutMs ?? Infinity);
     this.task = {
       id: claim.task,

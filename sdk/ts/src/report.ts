@@ -2,21 +2,35 @@
 
 import { sleep, waitMs } from "./backoff.js";
 import { isLost, NotJson, Problem, Unreachable } from "./errors.js";
-import type { Lease } from "./lease.js";
+import { Lease } from "./lease.js";
 import type { Log } from "./log.js";
 import { failed, type Outcome } from "./outcome.js";
-import type { Tasks } from "./tasks.js";
+import type { Next, Tasks } from "./tasks.js";
 
 /** Answers that are about what was told: telling the same again gives the same answer. */
 const CONTENT_STATUSES = [400, 413, 422];
 
-/** Tells how a task ended, again and again until the server has heard it or the lease is gone. */
-export async function report(tasks: Tasks, lease: Lease, outcome: Outcome, log: Log): Promise<void> {
+/** To whom it is told how tasks end, and what is asked for then. */
+export interface Telling {
+  tasks: Tasks;
+  log: Log;
+  /** What is wanted next: nothing by a worker that stops. */
+  wanted: () => Next | undefined;
+}
+
+/**
+ * Tells how a task ended, again and again until the server has heard it or the lease is gone.
+ *
+ * Returns the task that came with the answer, if one is wanted and there is one.
+ */
+export async function report(telling: Telling, lease: Lease, outcome: Outcome): Promise<Lease | undefined> {
+  const { tasks, log, wanted } = telling;
   let failures = 0;
   for (;;) {
+    const asked = performance.now();
     try {
-      await tasks.tell(lease.claim, outcome);
-      return;
+      const following = await tasks.tell(lease.claim, outcome, wanted());
+      return following && new Lease(following, asked, performance.now());
     } catch (error) {
       if (isContent(error) && outcome.verb === "complete") {
         log.error(`${lease}: its result is not taken: ${error}`);
@@ -25,17 +39,26 @@ export async function report(tasks: Tasks, lease: Lease, outcome: Outcome, log: 
       }
       if (!mayPass(error)) {
         logEnd(lease, error, failures, log);
-        return;
+        return undefined;
       }
       failures += 1;
       const wait = waitMs(error, failures);
       if (lease.lost || performance.now() + wait >= lease.until) {
         log.error(`${lease}: its end could not be told before the lease ran out: ${error}`);
-        return;
+        return undefined;
       }
       log.warn(`${lease}: its end could not be told, again in ${wait} ms: ${error}`);
       await sleep(wait);
     }
+  }
+}
+
+/** Gives a task back that was not begun, so that nobody has to wait until its lease is gone. */
+export async function giveBack({ tasks, log }: Telling, lease: Lease): Promise<void> {
+  try {
+    await tasks.release(lease.claim);
+  } catch (error) {
+    log.warn(`${lease}: could not be given back, so its lease runs out: ${error}`);
   }
 }
 

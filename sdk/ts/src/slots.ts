@@ -2,6 +2,13 @@
 
 import type { Lease } from "./lease.js";
 
+/**
+ * Performs a task, and does not throw.
+ *
+ * Returns the task that follows, if there is one: that goes on in the same place, which is not free between.
+ */
+type Work = (lease: Lease) => Promise<Lease | undefined>;
+
 /** So many places. Whoever claims asks how many are free first. */
 export class Slots {
   readonly #count: number;
@@ -24,13 +31,10 @@ export class Slots {
     return stop.aborted ? 0 : this.#count - this.#held.size;
   }
 
-  /** Has a task performed. `perform` does not throw. */
-  put(lease: Lease, perform: (lease: Lease) => Promise<void>): void {
+  /** Has a task performed, and those that follow it. */
+  put(lease: Lease, perform: Work): void {
     this.#held.add(lease);
-    void perform(lease).finally(() => {
-      this.#held.delete(lease);
-      this.#wake();
-    });
+    void this.#work(lease, perform);
   }
 
   /** Waits for what is under way, and returns what is left of it after a while. */
@@ -47,6 +51,20 @@ export class Slots {
     }
     clearTimeout(timer);
     return [...this.#held];
+  }
+
+  async #work(lease: Lease, perform: Work): Promise<void> {
+    let following: Lease | undefined;
+    try {
+      following = await perform(lease);
+    } finally {
+      this.#held.delete(lease);
+      if (following) {
+        this.put(following, perform);
+      } else {
+        this.#wake();
+      }
+    }
   }
 
   #wake(): void {

@@ -4,12 +4,16 @@ import type { Outcome } from "./outcome.js";
 import { ANSWER_MS, type Server } from "./server.js";
 import type { TaskDocument } from "./task.js";
 
-/** What a worker wants to be given. */
-export interface Wish {
+/** A task that a worker wants to be given, if there is one at once. */
+export interface Next {
   worker: string;
   functions: string[];
-  max: number;
   leaseMs: number;
+}
+
+/** What a worker wants to be given. */
+export interface Wish extends Next {
+  max: number;
   waitMs: number;
 }
 
@@ -36,12 +40,18 @@ export class Tasks {
     await this.#tell(claim, "heartbeat", {}, answerMs);
   }
 
-  /** Tells how a task ended. */
-  async tell(claim: Claim, outcome: Outcome): Promise<void> {
-    await this.#tell(claim, outcome.verb, outcome.body, ANSWER_MS);
+  /** Tells how a task ended. Returns the task that is held instead, if one is wanted and there is one. */
+  async tell(claim: Claim, outcome: Outcome, next?: Next): Promise<TaskDocument | undefined> {
+    const answer = await this.#tell(claim, outcome.verb, { ...outcome.body, ...(next && { next }) }, ANSWER_MS);
+    return (answer as { next?: TaskDocument }).next;
   }
 
-  async #tell({ task, token }: Claim, verb: string, body: object, answerMs: number): Promise<void> {
-    await this.#server.ask("POST", `/v1/tasks/${encodeURIComponent(task)}/${verb}`, { token, ...body }, { answerMs });
+  /** Gives a task back that was not begun. */
+  async release(claim: Claim): Promise<void> {
+    await this.#tell(claim, "release", {}, ANSWER_MS);
+  }
+
+  #tell({ task, token }: Claim, verb: string, body: object, answerMs: number): Promise<unknown> {
+    return this.#server.ask("POST", `/v1/tasks/${encodeURIComponent(task)}/${verb}`, { token, ...body }, { answerMs });
   }
 }

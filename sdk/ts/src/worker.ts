@@ -8,14 +8,14 @@ import { OnwardError, Problem } from "./errors.js";
 import { keep, Lease } from "./lease.js";
 import { usualLog, type Log } from "./log.js";
 import { perform, type Perform } from "./outcome.js";
-import { report } from "./report.js";
+import { giveBack, report, type Telling } from "./report.js";
 import { Server } from "./server.js";
 import { Slots } from "./slots.js";
 import { stopping } from "./stopping.js";
 import type { TaskDocument } from "./task.js";
-import { Tasks, type Wish } from "./tasks.js";
+import { Tasks, type Next } from "./tasks.js";
 
-/** How long the server waits for a task before it says that there is none. */
+/** How long the server waits for a task before it says that there is none, unless that is too long for the lease. */
 const CLAIM_WAIT_MS = 20_000;
 
 /** Answers to a claim that stay the same until somebody changes a setting. */
@@ -47,7 +47,8 @@ export class Worker {
   readonly #tasks: Tasks;
   readonly #slots: Slots;
   readonly #log: Log;
-  readonly #wish: Omit<Wish, "max" | "functions">;
+  readonly #name: string;
+  readonly #leaseMs: number;
   readonly #graceMs: number;
   readonly #functions = new Map<string, Perform>();
   #ran = false;
@@ -61,8 +62,8 @@ export class Worker {
     this.#tasks = new Tasks(this.#server);
     this.#slots = new Slots(concurrency);
     this.#log = options.log ?? usualLog;
-    const worker = options.name ?? `${hostname()}:${process.pid}`;
-    this.#wish = { worker, leaseMs: options.leaseMs ?? 30_000, waitMs: CLAIM_WAIT_MS };
+    this.#name = options.name ?? `${hostname()}:${process.pid}`;
+    this.#leaseMs = options.leaseMs ?? 30_000;
     this.#graceMs = options.graceMs ?? 30_000;
   }
 
@@ -94,26 +95,31 @@ export class Worker {
     }
     this.#ran = true;
     const stop = options.signal ? { signal: options.signal, release: () => {} } : stopping();
-    const names = [...this.#functions.keys()];
-    this.#log.info(`worker ${this.#wish.worker} performs ${names.join(", ")} for ${this.#server.url}`);
+    const next = { worker: this.#name, functions: [...this.#functions.keys()], leaseMs: this.#leaseMs };
+    // It stops by itself as well, if the server will not have it.
+    let isOver = false;
+    const wanted = () => (isOver || stop.signal.aborted ? undefined : next);
+    this.#log.info(`worker ${next.worker} performs ${next.functions.join(", ")} for ${this.#server.url}`);
     try {
-      await this.#claim(names, stop.signal);
+      await this.#claim(next, stop.signal, { tasks: this.#tasks, log: this.#log, wanted });
     } finally {
+      isOver = true;
       stop.release();
       await this.#finish();
     }
   }
 
-  async #claim(functions: string[], stop: AbortSignal): Promise<void> {
+  async #claim(next: Next, stop: AbortSignal, telling: Telling): Promise<void> {
     let failures = 0;
     for (;;) {
       const max = await this.#slots.waitFree(stop);
       if (max === 0) {
         return;
       }
+      const asked = performance.now();
       let claimed: TaskDocument[];
       try {
-        claimed = await this.#tasks.claim({ ...this.#wish, functions, max }, stop);
+        claimed = await this.#tasks.claim({ ...next, max, waitMs: claimWaitMs(next.leaseMs) }, stop);
       } catch (error) {
         failures += 1;
         await this.#backOff(error, failures, stop);
@@ -122,7 +128,7 @@ export class Worker {
       failures = 0;
       const now = performance.now();
       for (const claim of claimed) {
-        this.#slots.put(new Lease(claim, now), (lease) => this.#perform(lease));
+        this.#slots.put(new Lease(claim, asked, now), (lease) => this.#perform(lease, telling));
       }
     }
   }
@@ -143,16 +149,22 @@ export class Worker {
     await sleep(wait, stop);
   }
 
-  async #perform(lease: Lease): Promise<void> {
+  /** Has a task performed, and tells how it ended. Returns the one that the server has for the same slot then. */
+  async #perform(lease: Lease, telling: Telling): Promise<Lease | undefined> {
     void keep(this.#tasks, lease, this.#log);
     const call = this.#functions.get(lease.task.function) as Perform;
     const outcome = await perform(call, lease.task, this.#log);
     lease.end();
     if (lease.lost) {
       this.#log.info(`${lease}: what it came to is dropped`);
-      return;
+      return undefined;
     }
-    await report(this.#tasks, lease, outcome, this.#log);
+    const following = await report(telling, lease, outcome);
+    if (following && !telling.wanted()) {
+      await giveBack(telling, following);
+      return undefined;
+    }
+    return following;
   }
 
   async #finish(): Promise<void> {
@@ -161,4 +173,9 @@ export class Worker {
       lease.lose("the worker has stopped");
     }
   }
+}
+
+/** How long a claim waits. As a lease is counted from when it was asked for, most of it must be left by then. */
+export function claimWaitMs(leaseMs: number): number {
+  return Math.min(CLAIM_WAIT_MS, Math.trunc(leaseMs / 3));
 }

@@ -8,7 +8,7 @@ import { sleep } from "../src/backoff.js";
 import { Client, ExecutionFailed, Worker, type Log, type WorkerOptions } from "../src/index.js";
 import { Server } from "../src/server.js";
 import type { TaskDocument } from "../src/task.js";
-import { Tasks } from "../src/tasks.js";
+import { Tasks, type Next } from "../src/tasks.js";
 
 /** No scenario takes as long. */
 export const LIMIT_MS = 60_000;
@@ -29,6 +29,11 @@ export const scenarios: string[] = [];
 /** A scenario against a server. */
 export function scenario(name: string, run: () => Promise<void>): void {
   scenarios.push(name);
+  against(name, run);
+}
+
+/** A test against a server that is not one of the scenarios. */
+export function against(name: string, run: () => Promise<void>): void {
   void test(name, { skip, timeout: 2 * LIMIT_MS }, run);
 }
 
@@ -91,10 +96,14 @@ export async function failure(failing: Promise<unknown>): Promise<{ kind: string
 
 /** Claims one task of this name. */
 export async function claim(name: string, leaseMs: number): Promise<TaskDocument> {
-  const wish = { worker: "a test", functions: [name], max: 1, leaseMs, waitMs: LIMIT_MS };
-  const [claimed] = await tasks.claim(wish);
+  const [claimed] = await tasks.claim({ ...next(name, leaseMs), max: 1, waitMs: LIMIT_MS });
   assert.ok(claimed, "there is no task");
   return claimed;
+}
+
+/** A wish for a task of this name. */
+export function next(name: string, leaseMs: number): Next {
+  return { worker: "a test", functions: [name], leaseMs };
 }
 
 /** Something that happens later. */

@@ -12,6 +12,7 @@ import { completed, failed, failedWith, perform } from "../src/outcome.js";
 import { isContent, mayPass } from "../src/report.js";
 import { decode, encode } from "../src/server.js";
 import type { TaskDocument } from "../src/task.js";
+import { claimWaitMs } from "../src/worker.js";
 import { silent } from "./against.js";
 
 const DOCUMENT: TaskDocument = {
@@ -126,7 +127,7 @@ void test("what is no url is refused", () => {
 
 void test("what a function does is an outcome", async () => {
   class OutOfStock extends Error {}
-  const { task } = new Lease(DOCUMENT, 0);
+  const { task } = new Lease(DOCUMENT, 0, 0);
   const thrower = (error: unknown) => () => {
     throw error;
   };
@@ -148,22 +149,27 @@ void test("any message can be sent", () => {
 });
 
 void test("a heartbeat is due after a third of the lease", () => {
-  assert.equal(new Lease(DOCUMENT, 0).nextBeat(5_000), 15_000);
+  assert.equal(new Lease(DOCUMENT, 0, 0).nextBeat(5_000), 15_000);
 });
 
 void test("a heartbeat is due when the time of a task is over", () => {
-  const lease = new Lease({ ...DOCUMENT, timeoutMs: 4_000 }, 0);
-  assert.deepEqual([0, 4_000].map((now) => lease.nextBeat(now)), [4_000, 14_000]);
+  const lease = new Lease({ ...DOCUMENT, timeoutMs: 4_000 }, 0, 1_000);
+  assert.deepEqual([1_000, 5_000].map((now) => lease.nextBeat(now)), [5_000, 15_000]);
 });
 
 void test("a lease lasts from when it was asked for", () => {
-  const lease = new Lease(DOCUMENT, 0);
+  const lease = new Lease(DOCUMENT, 5_000, 8_000);
+  assert.equal(lease.until, 35_000);
   lease.extend(10_000);
   assert.equal(lease.until, 40_000);
 });
 
+void test("most of a lease is left when a claim has waited", () => {
+  assert.deepEqual([1_000, 30_000, 600_000].map(claimWaitMs), [333, 10_000, 20_000]);
+});
+
 void test("a lost lease tells the function", () => {
-  const lease = new Lease(DOCUMENT, 0);
+  const lease = new Lease(DOCUMENT, 0, 0);
   lease.lose("why");
   assert.ok(lease.lost && lease.task.signal.aborted && lease.ended.aborted);
   assert.ok(!JSON.stringify(lease.task).includes("secret"));

@@ -9,12 +9,14 @@ import { Failure, Problem, TimedOut, Worker, type Task } from "../src/index.js";
 import { completed, failed } from "../src/outcome.js";
 import {
   aborted,
+  against,
   claim,
   client,
   failure,
   later,
   LIMIT_MS,
   newWorker,
+  next,
   relay,
   result,
   scenario,
@@ -262,6 +264,22 @@ scenario("a worker with a wrong token says so", async () => {
   assert.ok(error instanceof Problem);
   assert.deepEqual([error.status, error.code], [401, "unauthenticated"]);
   assert.match(error.message, /gives this worker no tasks/);
+});
+
+// A worker need not ask for what comes with the answer to how a task ended, so this is on no list.
+
+against("what follows from a task comes with its end", async () => {
+  const name = unique("charge");
+  const execution = await start(name, null, { attempts: 3 });
+  let task = await claim(name, 30_000);
+  for (const attempt of [2, 3]) {
+    const following = await tasks.tell(task, failed("busy", undefined, true), next(name, 30_000));
+    assert.ok(following, "nothing came");
+    assert.deepEqual([following.promise, following.attempt], [task.promise, attempt]);
+    task = following;
+  }
+  assert.equal(await tasks.tell(task, completed("done")), undefined);
+  assert.equal(await result(execution), "done");
 });
 
 void test("every scenario has a test", () => {

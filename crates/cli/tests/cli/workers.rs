@@ -236,8 +236,11 @@ async fn a_lost_worker_is_replaced_and_its_result_refused() {
     let late = [
         shop.client.heartbeat(task, &token).await.unwrap_err(),
         shop.client.release(task, &token).await.unwrap_err(),
-        shop.client.complete(task, &Complete { token: token.clone(), result: as_json(&json!(1)) }).await.unwrap_err(),
-        shop.client.fail(task, &Fail { token, error }).await.unwrap_err(),
+        shop.client
+            .complete(task, &Complete { token: token.clone(), result: as_json(&json!(1)), next: None })
+            .await
+            .unwrap_err(),
+        shop.client.fail(task, &Fail { token, error, next: None }).await.unwrap_err(),
     ];
     assert!(late.iter().all(|problem| (problem.status, problem.code) == (409, Code::LeaseLost)), "{late:?}");
     worker.stop().await;

@@ -7,11 +7,11 @@ mod lost;
 pub(crate) mod measure;
 mod member;
 mod nearby;
-mod offers;
 mod shard_loop;
 mod steward;
 mod tasks;
 mod time;
+mod word;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,8 +29,8 @@ pub use guest_log::log_line;
 pub use library::Library;
 pub use nearby::Nearby;
 pub(crate) use nearby::Note;
-pub(crate) use offers::Offers;
 pub use tasks::{Native, Task};
+pub(crate) use word::Word;
 
 use self::time::StoreTime;
 use crate::client::{self, FunctionInfo};
@@ -173,6 +173,11 @@ impl Node {
         self.alive.load(Ordering::Relaxed)
     }
 
+    /// Lets workers know of tasks, one of each of these functions: those that wait here, or else those that wait elsewhere.
+    fn offer(&self, owner: &Text, functions: &[Text]) {
+        work::offer(&*self.store, &self.nearby.offers, owner, functions);
+    }
+
     fn time(&self) -> StoreTime {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -225,6 +230,12 @@ impl Node {
         }
         // Whoever comes after it need not wait for its leases, however it ends.
         let _presence = self.store.appear(&self.holder.id);
+        let nearby = Arc::clone(&self.nearby);
+        let _hearing = self.store.hear(Arc::new(move |said| {
+            if let Some(word) = Word::parse(said) {
+                nearby.heard(word);
+            }
+        }));
         let mut loops = JoinSet::new();
         loops.spawn(Arc::clone(&self).keep_names(stop.clone()));
         loops.spawn(lost::run(Arc::clone(&self), stop.clone()));

@@ -2,16 +2,19 @@
 //! misses it finds the same in the store a little later.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use onward_execution::{Ending, Execution as InMemory};
-use onward_journal::{ExecutionId, JournalEvent, Text};
+use onward_journal::{ExecutionId, InvokeResult, JournalEvent, Text};
 use onward_store::tables::Execution;
 use onward_store::{Error, Shard};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::offers::Offers;
+use super::Word;
+use crate::offers::Offers;
+use crate::shard::AttemptId;
 
 /// Something that a shard of this process may want to know.
 pub(crate) enum Note {
@@ -21,19 +24,31 @@ pub(crate) enum Note {
     Started(Box<Execution>, Vec<JournalEvent>),
     /// There is a message in the inbox.
     Message,
+    /// Another process has left something: a message, or an execution that is due.
+    Look,
+    /// A worker has ended a task; tell whether that was news.
+    Reported(AttemptId, InvokeResult, oneshot::Sender<bool>),
 }
 
 /// The shards that this process owns, and who waits for the end of which execution.
 #[derive(Default)]
 pub struct Nearby {
     shards: Mutex<BTreeMap<Shard, mpsc::UnboundedSender<Note>>>,
-    waiting: Mutex<BTreeMap<ExecutionId, Vec<oneshot::Sender<Ending>>>>,
+    waiting: Mutex<BTreeMap<ExecutionId, Vec<mpsc::UnboundedSender<Option<Ending>>>>>,
+    /// Executions whose end another process waits for, the last one to say so at the end.
+    awaited: Mutex<VecDeque<ExecutionId>>,
     /// Those that were started here last and are not known to be over, the newest at the end.
     begun: Mutex<VecDeque<ExecutionId>>,
-    pub(crate) offers: Offers,
+    pub(crate) offers: Arc<Offers>,
     /// When a worker was last said to ask for a function, by owner and function.
     pub(crate) asked: Mutex<BTreeMap<(Text, Text), Instant>>,
 }
+
+/// How long the owner of a shard may take to record the end of a task. Whoever waits longer goes through the store.
+const REPORT: Duration = Duration::from_secs(5);
+
+/// How many executions that others wait for are remembered.
+const AWAITED_MAX: usize = 1_024;
 
 /// How many starts are remembered.
 const BEGUN_MAX: usize = 256;
@@ -41,7 +56,7 @@ const BEGUN_MAX: usize = 256;
 impl Nearby {
     /// Tells how an execution ends, if it ends here. It may have ended before.
     pub(crate) fn ending(&self, execution: ExecutionId) -> Listening<'_> {
-        let (sender, told) = oneshot::channel();
+        let (sender, told) = mpsc::unbounded_channel();
         lock(&self.waiting).entry(execution).or_default().push(sender);
         Listening { nearby: self, execution, told }
     }
@@ -51,12 +66,16 @@ impl Nearby {
         lock(&self.begun).contains(&execution)
     }
 
-    /// Who starts to wait after this finds that it is no longer fresh.
-    pub(super) fn over(&self, execution: ExecutionId, ending: &Ending) {
+    /// Who starts to wait after this finds that it is no longer fresh. Tells whether others wait elsewhere.
+    pub(super) fn over(&self, execution: ExecutionId, ending: &Ending) -> bool {
         self.forget(execution);
         for sender in lock(&self.waiting).remove(&execution).unwrap_or_default() {
-            drop(sender.send(ending.clone()));
+            drop(sender.send(Some(ending.clone())));
         }
+        let mut awaited = lock(&self.awaited);
+        let before = awaited.len();
+        awaited.retain(|it| *it != execution);
+        awaited.len() < before
     }
 
     /// Where a shard that is owned from now on hears of things.
@@ -66,10 +85,35 @@ impl Nearby {
         receiver
     }
 
-    /// Tells the owner of a shard, if it is in this process.
-    pub(crate) fn tell(&self, shard: Shard, note: Note) {
-        if let Some(owner) = lock(&self.shards).get(&shard) {
-            drop(owner.send(note));
+    /// Tells the owner of a shard, if it is in this process. Tells whether it is.
+    pub(crate) fn tell(&self, shard: Shard, note: Note) -> bool {
+        lock(&self.shards).get(&shard).is_some_and(|owner| owner.send(note).is_ok())
+    }
+
+    /// Whether the owner of a shard is in this process.
+    pub(crate) fn owns(&self, shard: Shard) -> bool {
+        lock(&self.shards).get(&shard).is_some_and(|owner| !owner.is_closed())
+    }
+
+    /// Takes in what another process has said.
+    pub(super) fn heard(&self, word: Word) {
+        match word {
+            Word::Shard(shard) => {
+                self.tell(shard, Note::Look);
+            }
+            Word::Task(owner, function) => self.offers.offer_to_all(&owner, &function),
+            Word::Awaited(execution) => {
+                let mut awaited = lock(&self.awaited);
+                if awaited.len() == AWAITED_MAX {
+                    awaited.pop_front();
+                }
+                awaited.push_back(execution);
+            }
+            Word::Over(execution) => {
+                for sender in lock(&self.waiting).get(&execution).into_iter().flatten() {
+                    drop(sender.send(None));
+                }
+            }
         }
     }
 
@@ -82,6 +126,14 @@ impl Nearby {
         let begun = outcome.await.ok().flatten();
         remembered.is_begun = matches!(begun, Some(Ok(())));
         begun
+    }
+
+    /// Has the owner of its shard record the end of a task. Tells whether it was under way; nothing if the owner is elsewhere,
+    /// or cannot now.
+    pub(crate) async fn report(&self, shard: Shard, attempt: AttemptId, result: InvokeResult) -> Option<bool> {
+        let (told, outcome) = oneshot::channel();
+        self.tell(shard, Note::Reported(attempt, result, told));
+        tokio::time::timeout(REPORT, outcome).await.ok()?.ok()
     }
 
     fn remember(&self, execution: ExecutionId) {
@@ -104,7 +156,8 @@ impl Nearby {
 pub(crate) struct Listening<'a> {
     nearby: &'a Nearby,
     execution: ExecutionId,
-    pub(crate) told: oneshot::Receiver<Ending>,
+    /// How it ended, or nothing: then the store may know.
+    pub(crate) told: mpsc::UnboundedReceiver<Option<Ending>>,
 }
 
 impl Drop for Listening<'_> {

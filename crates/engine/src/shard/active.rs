@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use onward_execution::{Execution, Guest, InFlight};
 use onward_journal::{ExecutionId, PromiseId, Text, Timestamp};
-use onward_store::tables::{Execution as Row, Message, Task};
+use onward_store::tables::{Execution as Row, Message};
 
-use super::{Attempt, AttemptId, Caller, owner, task};
+use super::task::{self, Queued};
+use super::{Attempt, AttemptId, Caller, owner};
 
 pub(super) use crate::standing::AT_ONCE;
 
@@ -60,6 +61,8 @@ pub(super) struct Remains {
     pub(super) messages: Vec<i64>,
     /// Attempts that may be recorded and were not begun.
     pub(super) untouched: Vec<AttemptId>,
+    /// Tasks that may be stored as claimed by a worker that does not hear of them.
+    pub(super) unheard: Vec<(AttemptId, Text)>,
     /// Attempts that may not be recorded and were begun. What they come to is of no use.
     pub(super) ahead: BTreeSet<AttemptId>,
 }
@@ -70,7 +73,7 @@ pub(super) struct Pending {
     /// Attempts to perform.
     pub(super) attempts: Vec<Attempt>,
     /// Tasks for workers.
-    pub(super) tasks: Vec<Task>,
+    pub(super) tasks: Vec<Queued>,
     /// Tasks that workers need not perform any more.
     pub(super) withdrawn: Vec<AttemptId>,
     /// Attempts that are performed before it is durable: they reach nobody.
@@ -85,6 +88,8 @@ pub(super) struct Pending {
     pub(super) sent: Vec<Message>,
     /// Attempts whose end it records: should it fail, nobody else knows of them.
     pub(super) ended: Vec<(AttemptId, onward_journal::InvokeResult)>,
+    /// Those of them that workers wait to hear of.
+    pub(super) reported: Vec<AttemptId>,
     /// The sequences of the events that it records.
     pub(super) recorded: Range<u64>,
     /// Whether it changes the row.
@@ -143,7 +148,7 @@ impl Active {
     pub(super) fn withdraw(&mut self, flight: InFlight) {
         let withdrawn = self.attempt_of(flight);
         let queued = self.pending.tasks.len();
-        self.pending.tasks.retain(|task| task::id(task) != withdrawn);
+        self.pending.tasks.retain(|task| task::id(&task.row) != withdrawn);
         // What no commit has stored need not be taken back.
         if self.pending.tasks.len() == queued && !self.pending.withdrawn.contains(&withdrawn) {
             self.pending.withdrawn.push(withdrawn);
@@ -171,6 +176,8 @@ impl Active {
         let mut remains = Remains::default();
         if is_unknown {
             remains.untouched.extend(self.committing.attempts.drain(..).map(|attempt| attempt.id));
+            let claims = self.committing.tasks.iter().map(|task| (task::id(&task.row), task.row.claim.clone()));
+            remains.unheard.extend(claims.filter_map(|(id, claim)| Some((id, claim?))));
         }
         let ahead: BTreeSet<AttemptId> = &self.committing.ahead | &self.pending.ahead;
         for pending in [self.committing, self.pending] {

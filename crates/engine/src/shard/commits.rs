@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use onward_journal::{ExecutionId, Timestamp};
+use onward_journal::{ExecutionId, Text, Timestamp};
 use onward_store::{Commit, Conflict, Error, Kind, Receipt};
 
 use super::active::{Active, News, Pending, UNSTORED};
 use super::core::{Core, Whose};
+use super::task::Queued;
 use super::{Action, Attempt, AttemptId, span};
 
 impl Core {
@@ -87,11 +88,10 @@ impl Core {
                 actions.push(Action::Spans(spans));
             }
         }
-        if !done.tasks.is_empty() {
-            let repeated = done.tasks.iter().filter(|task| task.attempt > 1).count() as u64;
-            let functions = done.tasks.into_iter().map(|task| task.function).collect();
-            actions.push(Action::Offer { owner: active.owner.clone(), functions, repeated });
+        for attempt in done.reported {
+            actions.push(Action::Reported { attempt, is_taken: true });
         }
+        offer(active.owner.clone(), done.tasks, actions);
         if let Some(reason) = active.is_stuck.take() {
             self.leave_active(active, reason, now, actions);
         } else if let Some(ending) = ending {
@@ -137,6 +137,9 @@ impl Core {
             self.messages.remove(&id);
         }
         self.untouched.extend(remains.untouched);
+        if !remains.unheard.is_empty() {
+            actions.push(Action::TakeBack(remains.unheard));
+        }
         self.disown(&remains.ahead, actions);
         remains.ended
     }
@@ -185,4 +188,20 @@ impl Core {
         let ended = self.throw_away(active, false, actions);
         self.leave(execution, reason, ended, now, actions);
     }
+}
+
+/// Tasks for workers are stored: those who wait for some get them, others can ask for the rest.
+fn offer(owner: Text, tasks: Vec<Queued>, actions: &mut Vec<Action>) {
+    if tasks.is_empty() {
+        return;
+    }
+    let repeated = tasks.iter().filter(|task| task.row.attempt > 1).count() as u64;
+    let mut functions = Vec::new();
+    for task in tasks {
+        match task.held() {
+            Ok((seat, held)) => actions.push(Action::Give { seat, held: Box::new(held) }),
+            Err(function) => functions.push(function),
+        }
+    }
+    actions.push(Action::Offer { owner, functions, repeated });
 }

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use onward_execution::{Ending, Execution, Limits};
-use onward_journal::{Delivery, ExecutionError, ExecutionId, InvokeResult, Journal, JournalEvent, Payload, Timestamp};
+use onward_journal::{Delivery, ExecutionError, ExecutionId, Journal, JournalEvent, Payload, Timestamp};
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Epoch, Error, Kind, Shard};
 
 use super::active::{Active, News, UNSTORED};
 use super::step::Halt;
-use super::{Action, AttemptId, Functions, Input, message, step};
+use super::{Action, AttemptId, By, End, Functions, Input, message, step};
+use crate::offers::Offers;
 
 /// Messages that are remembered. Should one be forgotten too early, the commit that takes it a second time is refused.
 const REMEMBERED: usize = 1 << 16;
@@ -52,6 +53,7 @@ pub struct Core {
     pub(super) epoch: Epoch,
     pub(super) options: Options,
     pub(super) functions: Arc<dyn Functions>,
+    pub(super) offers: Arc<Offers>,
     pub(super) entropy: Entropy,
     /// Boxed: they are taken out and put back at every step.
     pub(super) actives: BTreeMap<ExecutionId, Box<Active>>,
@@ -96,6 +98,7 @@ impl Core {
             epoch,
             options,
             functions,
+            offers: Arc::default(),
             entropy,
             actives: BTreeMap::new(),
             loading: BTreeMap::new(),
@@ -113,6 +116,13 @@ impl Core {
             is_lost: false,
             is_draining: false,
         }
+    }
+
+    /// The same, with workers that wait for tasks.
+    #[must_use]
+    pub fn with_offers(mut self, offers: Arc<Offers>) -> Self {
+        self.offers = offers;
+        self
     }
 
     /// Whether an execution is in memory, on its way there, or known to be of no use there.
@@ -158,9 +168,7 @@ impl Core {
             Input::Absent(execution) => self.absent(execution, &mut actions),
             Input::NotLoaded { execution, error } => self.not_loaded(execution, &error, now, &mut actions),
             Input::Messages(messages) => self.messages(messages, now, &mut actions),
-            Input::Ended { attempt, performance, result } => {
-                self.ended(attempt, performance, result, now, &mut actions);
-            }
+            Input::Ended(ends) => self.ended(ends, now, &mut actions),
             Input::Committed { ticket, result } => self.committed(ticket, &result, now, &mut actions),
             Input::Time => self.time(now, &mut actions),
         }
@@ -275,7 +283,9 @@ impl Core {
         let mut commit = Commit::new().fence(self.shard, self.epoch);
         let mut ids = Vec::new();
         for item in news {
-            if let News::Message(sent, version) = item {
+            if let News::Ended(attempt, _) = item {
+                actions.push(Action::Reported { attempt, is_taken: false });
+            } else if let News::Message(sent, version) = item {
                 let next = match ending {
                     Ending::Continued(next) => message::forward(&sent, *next).ok().flatten(),
                     Ending::Result(_) => None,
@@ -328,20 +338,25 @@ impl Core {
         }
     }
 
-    fn ended(
-        &mut self,
-        attempt: AttemptId,
-        performance: u64,
-        result: InvokeResult,
-        now: Timestamp,
-        actions: &mut Vec<Action>,
-    ) {
-        if self.performing.get(&attempt) != Some(&performance) {
-            return;
+    /// Those of one execution go into one commit.
+    fn ended(&mut self, ends: Vec<End>, now: Timestamp, actions: &mut Vec<Action>) {
+        let mut touched = BTreeSet::new();
+        for End { attempt, by, result } in ends {
+            let is_wanted = match by {
+                By::Owner(performance) => {
+                    let is_its = self.performing.get(&attempt) == Some(&performance);
+                    is_its && self.performing.remove(&attempt).is_some()
+                }
+                By::Worker => true,
+            };
+            if is_wanted {
+                touched.insert(attempt.execution);
+                self.tell(attempt.execution, News::Ended(attempt, result), actions);
+            }
         }
-        self.performing.remove(&attempt);
-        self.tell(attempt.execution, News::Ended(attempt, result), actions);
-        self.go_on(attempt.execution, now, actions);
+        for execution in touched {
+            self.go_on(execution, now, actions);
+        }
     }
 
     /// Lets an execution know, as soon as it is in memory.
@@ -521,7 +536,10 @@ impl Core {
     }
 }
 
+/// The kind of failure of an attempt that must not be repeated and may have been performed.
+pub(crate) const IN_DOUBT: &str = "in_doubt";
+
 /// What became of an attempt that must not be repeated and may have been performed.
-pub(crate) fn in_doubt(how: &str) -> ExecutionError {
-    ExecutionError::named("in_doubt", format!("{how}, and whether it was done is not known")).permanent()
+pub fn in_doubt(how: &str) -> ExecutionError {
+    ExecutionError::named(IN_DOUBT, format!("{how}, and whether it was done is not known")).permanent()
 }

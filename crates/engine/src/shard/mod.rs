@@ -28,8 +28,11 @@ use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{Execution as Row, Message};
 use onward_store::{Commit, Error, Receipt};
 
-pub(crate) use self::core::in_doubt;
-pub use self::core::{Core, Entropy, Options};
+use crate::offers::Seat;
+use crate::work::Held;
+
+pub(crate) use self::core::IN_DOUBT;
+pub use self::core::{Core, Entropy, Options, in_doubt};
 pub use message::{cancel, signal};
 pub(crate) use message::{event as message_event, is_taken, result as result_message};
 
@@ -157,15 +160,8 @@ pub enum Input {
     },
     /// Messages from the inbox, with their versions. The same one may come several times.
     Messages(Vec<(Message, u64)>),
-    /// An attempt of a task ended.
-    Ended {
-        /// Which.
-        attempt: AttemptId,
-        /// Which performance of it.
-        performance: u64,
-        /// With what.
-        result: InvokeResult,
-    },
+    /// Attempts of tasks ended.
+    Ended(Vec<End>),
     /// A commit ended.
     Committed {
         /// Which.
@@ -175,6 +171,26 @@ pub enum Input {
     },
     /// Time has passed.
     Time,
+}
+
+/// The end of an attempt.
+#[derive(Debug, Clone)]
+pub struct End {
+    /// Which.
+    pub attempt: AttemptId,
+    /// Who says so.
+    pub by: By,
+    /// With what.
+    pub result: InvokeResult,
+}
+
+/// Who performed an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// The owner of the shard, and in which performance.
+    Owner(u64),
+    /// A worker, which is told whether its word was taken.
+    Worker,
 }
 
 /// Something to do.
@@ -205,6 +221,22 @@ pub enum Action {
         functions: Vec<Text>,
         /// How many of the tasks are not first attempts.
         repeated: u64,
+    },
+    /// A task is stored as claimed by somebody who waits for one: hand it over, or give it back.
+    Give {
+        /// Who.
+        seat: Seat,
+        /// What.
+        held: Box<Held>,
+    },
+    /// Tasks that may be stored as claimed, by a worker that does not hear of them: which, and by which claim.
+    TakeBack(Vec<(AttemptId, Text)>),
+    /// What became of the end of a task that a worker has told.
+    Reported {
+        /// Which attempt.
+        attempt: AttemptId,
+        /// Whether it is recorded, durably. Else the attempt was not under way any more.
+        is_taken: bool,
     },
     /// Things that have ended, durably, for whoever follows executions as traces.
     Spans(Vec<span::Span>),

@@ -11,8 +11,9 @@ use onward_store::{Commit, JournalAppend};
 
 use super::active::{AT_ONCE, Active, News, Pending, UNSTORED};
 use super::core::{Core, in_doubt};
+use super::task::Queued;
 use super::{Action, Attempt, AttemptId, Entry, Resolved, Unready, message, task};
-use crate::work;
+use crate::{client, work};
 
 /// What a step came to.
 #[derive(PartialEq, Eq)]
@@ -58,7 +59,7 @@ pub(super) fn step(
     loop {
         // A guest that has paused goes on first: it has not seen what is recorded so far.
         if !active.is_paused {
-            take_news(core, active, now)?;
+            take_news(core, active, now, actions)?;
             if !core.is_draining {
                 active.execution.fire_due(now).map_err(|violation| broken(&violation))?;
                 end_overdue(core, active, now, actions)?;
@@ -114,7 +115,7 @@ fn broken(violation: &Violation) -> Halt {
 }
 
 /// Records what happened since the last step, as much as a step takes. Who asks for cancellation need not wait for that.
-fn take_news(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
+fn take_news(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<(), Halt> {
     let is_cancel = |news: &News| matches!(news, News::Message(message, _) if message::is_cancel(message));
     if let Some(place) = active.news.iter().position(is_cancel)
         && let Some(cancel) = active.news.remove(place)
@@ -126,12 +127,21 @@ fn take_news(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(),
     {
         match news {
             News::Ended(id, result) => {
+                let flight = active.execution.flight(id.number);
                 let mut world = Surroundings::new(core, now);
-                active
+                let is_taken = active
                     .execution
                     .end_attempt(id.number, id.attempt, result.clone(), &mut world)
                     .map_err(|violation| broken(&violation))?;
                 active.pending.ended.push((id, result));
+                match flight {
+                    Some(flight) if is_taken && flight.performer == Performer::Worker => {
+                        active.withdraw(flight);
+                        active.pending.reported.push(id);
+                    }
+                    _ if is_taken => {}
+                    _ => actions.push(Action::Reported { attempt: id, is_taken }),
+                }
             }
             News::Message(message, version) => {
                 if !active.execution.is_over() {
@@ -213,13 +223,12 @@ fn end_overdue(core: &mut Core, active: &mut Active, now: Timestamp, actions: &m
             Performer::Worker => active.withdraw(flight),
             Performer::Owner => {}
         }
-        let is_once = flight.performer == Performer::Worker
-            && matches!(
-                active.execution.invocation(flight.number),
-                Some(Event::InvokeScheduled { delivery: Delivery::AtMostOnce, .. })
-            );
+        let is_once = matches!(
+            active.execution.invocation(flight.number),
+            Some(Event::InvokeScheduled { delivery: Delivery::AtMostOnce, .. })
+        );
         let error = if is_once {
-            // A worker may have performed it, and must not be followed by another.
+            // It may have been performed, and must not be again.
             actions.push(Action::InDoubt(active.attempt_of(flight)));
             in_doubt("it took longer than it may")
         } else {
@@ -291,7 +300,7 @@ fn queue_task(core: &Core, active: &mut Active, number: u32, now: Timestamp) -> 
     let id = AttemptId { execution: active.id(), number, attempt };
     let wanted = self::attempt(core, active, id, Resolved::Worker);
     let is_last = is_last(&active.execution, number, attempt);
-    active.pending.tasks.extend(wanted.map(|wanted| task::queued(&active.row, &wanted, is_last, now)));
+    active.pending.tasks.extend(wanted.map(|wanted| Queued::new(&active.row, &wanted, is_last, now)));
     Ok(())
 }
 
@@ -398,7 +407,7 @@ fn row_beside(active: &Active, execution_id: ExecutionId, now: Timestamp) -> Row
 }
 
 /// Everything since the last commit, in one; nothing if there is nothing to record.
-pub(super) fn compose(core: &Core, active: &mut Active, now: Timestamp) -> Result<Option<Commit>, Halt> {
+pub(super) fn compose(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<Option<Commit>, Halt> {
     let mut commit = Commit::new().fence(core.shard, core.epoch);
     if active.execution.is_over() {
         end(core, active, now)?;
@@ -419,8 +428,9 @@ pub(super) fn compose(core: &Core, active: &mut Active, now: Timestamp) -> Resul
         commit.journals.extend(self::append(&mut child.execution)?);
         commit = commit.insert(&child.row);
     }
-    for task in &active.pending.tasks {
-        commit = commit.insert(task);
+    for task in &mut active.pending.tasks {
+        task.seat(&core.offers, &active.owner, || client::key_from(&mut *core.entropy).into(), now);
+        commit = commit.insert(&task.row);
     }
     for withdrawn in &active.pending.withdrawn {
         commit = commit.remove::<Task>(task::key(*withdrawn));

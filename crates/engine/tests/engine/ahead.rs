@@ -10,7 +10,7 @@ use crate::code::json;
 
 /// A chain of `steps` tasks.
 #[derive(Clone)]
-struct Chain {
+pub(crate) struct Chain {
     steps: u32,
     hosts: Hosts,
     delivery: Delivery,
@@ -21,6 +21,11 @@ impl Chain {
     /// Of tasks that reach nobody.
     fn of(steps: u32) -> Self {
         Self { steps, hosts: Hosts::from([]), delivery: Delivery::AtLeastOnce, resolved: Resolved::Task(digest()) }
+    }
+
+    /// Of tasks that workers perform.
+    pub(crate) fn far(steps: u32) -> Self {
+        Self { resolved: Resolved::Worker, ..Self::of(steps) }
     }
 }
 
@@ -169,6 +174,16 @@ impl Functions for Fan {
     fn hosts(&self, _: Caller<'_>, _: &str) -> Hosts {
         Hosts::from(["example.org".into()])
     }
+}
+
+#[test]
+fn results_that_come_together_are_one_commit() {
+    let (mut alone, begun) = Alone::begin(Fan);
+    let actions = alone.committed(commits(&begun)[0].0);
+    let actions = alone.ended_together(&attempts(&actions));
+    let commit = commits(&actions)[0].1;
+    assert_eq!(commits(&actions).len(), 1);
+    assert_eq!(events(commit).iter().filter(|name| *name == "InvokeCompleted").count(), 10);
 }
 
 #[test]

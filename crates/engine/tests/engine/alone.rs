@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use onward_engine::shard::{Action, Attempt, Core, Functions, Input, Options, signal};
+use onward_engine::offers::Offers;
+use onward_engine::shard::{Action, Attempt, AttemptId, By, Core, End, Functions, Input, Options, signal};
 use onward_execution::{Execution as InMemory, Limits, Start};
 use onward_journal::{ComponentDigest, ExecutionId, Timestamp, codec};
 use onward_store::tables::{Execution, Message};
@@ -19,13 +20,18 @@ pub(crate) struct Alone(Core);
 impl Alone {
     /// Begins the execution. Returns what is to be done, too.
     pub(crate) fn begin(functions: impl Functions + 'static) -> (Self, Vec<Action>) {
+        Self::begin_with(functions, Arc::default())
+    }
+
+    /// The same, with workers that wait for tasks.
+    pub(crate) fn begin_with(functions: impl Functions + 'static, offers: Arc<Offers>) -> (Self, Vec<Action>) {
         let (id, now) = (ExecutionId::from_bytes([7; 32]), Timestamp::EPOCH);
         let start =
             Start { component_digest: digest(), input: json("1"), parent: None, key: None, signals: Vec::new() };
         let execution = Box::new(InMemory::start(id, start, now, Limits::default()).unwrap());
         let entropy = Box::new(|bytes: &mut [u8]| bytes.fill(1));
         let core = Core::new(Shard(0), Epoch(1), Arc::new(functions), entropy, Options::default());
-        let mut alone = Self(core);
+        let mut alone = Self(core.with_offers(offers));
         let actions = alone.tell(Input::Begin { row: row(), execution });
         (alone, actions)
     }
@@ -55,8 +61,22 @@ impl Alone {
     }
 
     pub(crate) fn ended_with(&mut self, attempt: &Attempt, result: &str) -> Vec<Action> {
-        let (id, performance, result) = (attempt.id, attempt.performance, Ok(json(result)));
-        self.tell(Input::Ended { attempt: id, performance, result })
+        let by = By::Owner(attempt.performance);
+        self.tell(Input::Ended(vec![End { attempt: attempt.id, by, result: Ok(json(result)) }]))
+    }
+
+    /// All of the attempts return 1.
+    pub(crate) fn ended_together(&mut self, attempts: &[Attempt]) -> Vec<Action> {
+        let end = |attempt: &Attempt| {
+            let by = By::Owner(attempt.performance);
+            End { attempt: attempt.id, by, result: Ok(json("1")) }
+        };
+        self.tell(Input::Ended(attempts.iter().map(end).collect()))
+    }
+
+    /// A worker says that the attempt has returned 1.
+    pub(crate) fn reported(&mut self, attempt: AttemptId) -> Vec<Action> {
+        self.tell(Input::Ended(vec![End { attempt, by: By::Worker, result: Ok(json("1")) }]))
     }
 
     /// It is read as this commit has left it.

@@ -15,19 +15,25 @@ use crate::code::memory;
 pub(crate) struct Watched {
     memory: Memory,
     is_away: AtomicBool,
+    is_silent: AtomicBool,
     reads: AtomicU64,
     writes: AtomicU64,
 }
 
 impl Watched {
     pub(crate) fn new() -> Self {
-        let is_away = AtomicBool::new(false);
-        Self { memory: memory(), is_away, reads: AtomicU64::new(0), writes: AtomicU64::new(0) }
+        let (is_away, is_silent) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { memory: memory(), is_away, is_silent, reads: AtomicU64::new(0), writes: AtomicU64::new(0) }
     }
 
     /// Nobody can reach it from now on, or everybody can.
     pub(crate) fn set_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    /// The next commit is stored, and its author does not hear of it.
+    pub(crate) fn fall_silent(&self) {
+        self.is_silent.store(true, Ordering::SeqCst);
     }
 
     /// How often it was read, and how often written, since the last call.
@@ -52,7 +58,11 @@ impl Store for Watched {
 
     async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
         self.count(&self.writes)?;
-        self.memory.apply(commit).await
+        let receipt = self.memory.apply(commit).await;
+        match self.is_silent.swap(false, Ordering::SeqCst) {
+            true => Err(Error::OutcomeUnknown("nothing was heard of it".to_owned())),
+            false => receipt,
+        }
     }
 
     async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {

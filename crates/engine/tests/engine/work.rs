@@ -87,6 +87,7 @@ fn script(function: &str, input: Payload) -> Script {
 
 /// A store, a node on it, and a worker beside the node.
 struct Shop {
+    asked: Asked,
     client: Client,
     stop: watch::Sender<bool>,
     node: JoinHandle<Result<(), onward_store::Error>>,
@@ -94,11 +95,21 @@ struct Shop {
 
 const SOON: Duration = Duration::from_secs(2);
 
+/// Which process workers ask.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Asked {
+    /// The node's.
+    Owner,
+    /// One that owns nothing.
+    Other,
+}
+
 impl Shop {
-    async fn open() -> Self {
+    async fn open(asked: Asked) -> Self {
         let client = deployed(FUNCTIONS).await;
-        let (stop, node) = run(&client);
-        Self { client, stop, node }
+        let (nearby, stop, node) = run(&client);
+        let client = if asked == Asked::Owner { nearby } else { client };
+        Self { asked, client, stop, node }
     }
 
     async fn claim(&self, most: usize, lease_ms: u32, wait: Duration) -> Vec<Held> {
@@ -143,24 +154,26 @@ impl Shop {
     async fn crash(&mut self) {
         self.node.abort();
         assert!((&mut self.node).await.is_err());
-        (self.stop, self.node) = run(&self.client);
+        let nearby;
+        (nearby, self.stop, self.node) = run(&self.client);
+        if self.asked == Asked::Owner {
+            self.client = nearby;
+        }
     }
 }
 
-fn run(client: &Client) -> (watch::Sender<bool>, JoinHandle<Result<(), onward_store::Error>>) {
+fn run(client: &Client) -> (Client, watch::Sender<bool>, JoinHandle<Result<(), onward_store::Error>>) {
     let library = Library::new(Arc::new(Scripts { functions: FUNCTIONS, script }), Native::default()).with_workers();
-    let node = Node::new(Arc::clone(client.store()), library, Options::default());
+    let node = Arc::new(Node::new(Arc::clone(client.store()), library, Options::default()));
     let (stop, stopped) = watch::channel(false);
-    (stop, tokio::spawn(Arc::new(node).run(stopped)))
+    (client.clone().beside(&node), stop, tokio::spawn(node.run(stopped)))
 }
 
 fn declined() -> ExecutionError {
     ExecutionError::named("declined", "no money")
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_worker_performs_a_task_and_the_journal_says_so() {
-    let shop = Shop::open().await;
+async fn a_worker_performs_a_task_and_the_journal_says_so(shop: Shop) {
     let id = shop.start("pay", "{\"amount\":7}").await;
     let held = shop.claim_one(5_000).await;
     assert_eq!((&*held.function, held.input.as_str(), held.id.attempt), ("charge", "{\"amount\":7}", 1));
@@ -177,9 +190,7 @@ async fn a_worker_performs_a_task_and_the_journal_says_so() {
     assert_eq!((shop.tasks().await, shop.findings().await), (vec![], vec![]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_worker_that_waits_is_given_a_task_at_once() {
-    let shop = Shop::open().await;
+async fn a_worker_that_waits_is_given_a_task_at_once(shop: Shop) {
     let client = shop.client.clone();
     let claim = Claim { worker: "ben".into(), functions: vec!["charge".into()], most: 5, lease_ms: 5_000 };
     let waiting = tokio::spawn(async move { client.claim(&claim, Duration::from_secs(60), pending()).await });
@@ -189,9 +200,7 @@ async fn a_worker_that_waits_is_given_a_task_at_once() {
     assert_eq!(held.len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn nobody_gets_what_another_has_however_many_ask_at_once() {
-    let shop = Shop::open().await;
+async fn nobody_gets_what_another_has_however_many_ask_at_once(shop: Shop) {
     let id = shop.start("many", "50").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut workers = Vec::new();
@@ -224,9 +233,7 @@ async fn nobody_gets_what_another_has_however_many_ask_at_once() {
     assert_eq!(shop.outcome(id).await, Ok(json("50")));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_task_that_is_given_back_costs_no_attempt_and_goes_to_the_next() {
-    let shop = Shop::open().await;
+async fn a_task_that_is_given_back_costs_no_attempt_and_goes_to_the_next(shop: Shop) {
     let id = shop.start("once", "1").await;
     let first = shop.claim_one(5_000).await;
     shop.client.give_back(first.id, &first.claim).await.unwrap();
@@ -238,18 +245,14 @@ async fn a_task_that_is_given_back_costs_no_attempt_and_goes_to_the_next() {
     assert_eq!(shop.outcome(id).await, Ok(json("1")));
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_stops_waiting_claims_nothing() {
-    let shop = Shop::open().await;
+async fn who_stops_waiting_claims_nothing(shop: Shop) {
     let claim = Claim { worker: "ben".into(), functions: vec!["charge".into()], most: 5, lease_ms: 5_000 };
     let gone = tokio::time::sleep(Duration::from_secs(3));
     let held = tokio::time::timeout(SOON * 2, shop.client.claim(&claim, Duration::from_secs(60), gone)).await;
     assert_eq!(held.unwrap().unwrap(), []);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_failure_is_tried_again_unless_it_is_final() {
-    let shop = Shop::open().await;
+async fn a_failure_is_tried_again_unless_it_is_final(shop: Shop) {
     let id = shop.start("pay", "1").await;
     let first = shop.claim_one(5_000).await;
     shop.end(&first, Err(declined())).await.unwrap();
@@ -265,9 +268,7 @@ async fn a_failure_is_tried_again_unless_it_is_final() {
     assert_eq!((shop.tasks().await, shop.findings().await), (vec![], vec![]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lost_worker_is_replaced_and_what_it_says_then_is_refused() {
-    let shop = Shop::open().await;
+async fn a_lost_worker_is_replaced_and_what_it_says_then_is_refused(shop: Shop) {
     let id = shop.start("pay", "1").await;
     let lost = shop.claim_one(5_000).await;
     tokio::time::sleep(Duration::from_secs(4)).await;
@@ -292,9 +293,7 @@ fn reason(recorded: &onward_journal::JournalEvent) -> Option<String> {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_sign_of_life_keeps_a_task() {
-    let shop = Shop::open().await;
+async fn a_sign_of_life_keeps_a_task(shop: Shop) {
     let id = shop.start("pay", "1").await;
     let held = shop.claim_one(5_000).await;
     for _ in 0..20 {
@@ -306,9 +305,7 @@ async fn a_sign_of_life_keeps_a_task() {
     assert_eq!(shop.outcome(id).await, Ok(json("1")));
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_must_not_be_repeated_is_in_doubt_when_its_worker_is_lost() {
-    let shop = Shop::open().await;
+async fn what_must_not_be_repeated_is_in_doubt_when_its_worker_is_lost(shop: Shop) {
     let id = shop.start("once", "1").await;
     let held = shop.claim_one(5_000).await;
     assert_eq!(held.delivery, Delivery::AtMostOnce);
@@ -318,9 +315,7 @@ async fn what_must_not_be_repeated_is_in_doubt_when_its_worker_is_lost() {
     assert_eq!(shop.end(&held, Ok(json("1"))).await, Err(Refused::LeaseLost));
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_no_worker_has_claimed_waits_for_one_however_long() {
-    let shop = Shop::open().await;
+async fn what_no_worker_has_claimed_waits_for_one_however_long(shop: Shop) {
     let id = shop.start("once", "1").await;
     tokio::time::sleep(Duration::from_secs(1_000)).await;
     assert_eq!(shop.findings().await, []);
@@ -329,9 +324,7 @@ async fn what_no_worker_has_claimed_waits_for_one_however_long() {
     assert_eq!(shop.outcome(id).await, Ok(json("1")));
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_attempt_that_takes_too_long_is_withdrawn_whether_a_worker_has_it_or_none() {
-    let shop = Shop::open().await;
+async fn an_attempt_that_takes_too_long_is_withdrawn_whether_a_worker_has_it_or_none(shop: Shop) {
     let id = shop.start("hurry", "1").await;
     let slow = shop.claim_one(60_000).await;
     assert_eq!(slow.timeout_ms, Some(10_000));
@@ -345,9 +338,7 @@ async fn an_attempt_that_takes_too_long_is_withdrawn_whether_a_worker_has_it_or_
     assert_eq!(shop.claim(1, 5_000, Duration::ZERO).await, []);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_task_that_is_no_longer_wanted_is_withdrawn() {
-    let shop = Shop::open().await;
+async fn a_task_that_is_no_longer_wanted_is_withdrawn(shop: Shop) {
     for is_claimed in [false, true] {
         let id = shop.start("race", "1").await;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -362,9 +353,7 @@ async fn a_task_that_is_no_longer_wanted_is_withdrawn() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_cancelled_workflow_takes_its_tasks_back() {
-    let shop = Shop::open().await;
+async fn a_cancelled_workflow_takes_its_tasks_back(shop: Shop) {
     let id = shop.start("clean", "1").await;
     let held = shop.claim_one(60_000).await;
     shop.client.cancel(id, "stop").await.unwrap();
@@ -376,9 +365,7 @@ async fn a_cancelled_workflow_takes_its_tasks_back() {
     assert_eq!((shop.tasks().await, shop.findings().await), (vec![], vec![]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_task_outlives_the_node_that_queued_it() {
-    let mut shop = Shop::open().await;
+async fn a_task_outlives_the_node_that_queued_it(mut shop: Shop) {
     let (first, second) = (shop.start("once", "1").await, shop.start("pay", "2").await);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let held = shop.claim(5, 60_000, SOON).await;
@@ -393,9 +380,7 @@ async fn a_task_outlives_the_node_that_queued_it() {
     assert_eq!((shop.outcome(first).await, shop.outcome(second).await), (Ok(json("1")), Ok(json("2"))));
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_end_of_a_task_that_nobody_heard_of_is_not_lost_with_the_node() {
-    let mut shop = Shop::open().await;
+async fn the_end_of_a_task_that_nobody_heard_of_is_not_lost_with_the_node(mut shop: Shop) {
     let id = shop.start("pay", "1").await;
     let held = shop.claim_one(60_000).await;
     shop.node.abort();
@@ -405,9 +390,7 @@ async fn the_end_of_a_task_that_nobody_heard_of_is_not_lost_with_the_node() {
     assert_eq!(shop.outcome(id).await, Ok(json("1")));
 }
 
-#[tokio::test(start_paused = true)]
-async fn others_see_and_get_nothing() {
-    let shop = Shop::open().await;
+async fn others_see_and_get_nothing(shop: Shop) {
     shop.start("pay", "1").await;
     let held = shop.claim_one(60_000).await;
     shop.start("pay", "2").await;
@@ -421,9 +404,7 @@ async fn others_see_and_get_nothing() {
     assert_eq!(others.tasks(None, 10).await.unwrap(), []);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_result_that_is_too_large_and_a_function_of_a_component_are_refused() {
-    let shop = Shop::open().await;
+async fn a_result_that_is_too_large_and_a_function_of_a_component_are_refused(shop: Shop) {
     let id = shop.start("pay", "1").await;
     let held = shop.claim_one(5_000).await;
     let large = format!("\"{}\"", "x".repeat(1 << 20));
@@ -434,9 +415,7 @@ async fn a_result_that_is_too_large_and_a_function_of_a_component_are_refused() 
     assert_eq!(shop.client.claim(&claim, Duration::ZERO, pending()).await, Err(Refused::Deployed("pay".to_owned())));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_workflow_that_waits_for_a_worker_is_explained_and_needs_no_memory() {
-    let shop = Shop::open().await;
+async fn a_workflow_that_waits_for_a_worker_is_explained_and_needs_no_memory(shop: Shop) {
     let id = shop.start("pay", "1").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let said = explain::of(&shop.client, id).await.unwrap();
@@ -454,9 +433,7 @@ async fn a_workflow_that_waits_for_a_worker_is_explained_and_needs_no_memory() {
     assert_eq!((&*row.state, row.wake_at), ("Blocked", onward_journal::Timestamp::MAX));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_task_that_waits_for_a_worker_goes_to_a_component_that_is_deployed_meanwhile() {
-    let shop = Shop::open().await;
+async fn a_task_that_waits_for_a_worker_goes_to_a_component_that_is_deployed_meanwhile(shop: Shop) {
     let id = shop.start("clean", "1").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(shop.tasks().await.len(), 1);
@@ -476,18 +453,14 @@ async fn deploy_charge(shop: &Shop) {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_must_not_be_repeated_is_in_doubt_when_it_takes_too_long() {
-    let shop = Shop::open().await;
+async fn what_must_not_be_repeated_is_in_doubt_when_it_takes_too_long(shop: Shop) {
     let id = shop.start("once_hurry", "1").await;
     shop.claim_one(60_000).await;
     assert_eq!(shop.outcome(id).await.unwrap_err().kind.to_string(), "in_doubt");
     assert_eq!(shop.claim(1, 60_000, SOON).await, []);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_task_that_is_given_back_after_a_deployment_goes_to_the_component() {
-    let shop = Shop::open().await;
+async fn a_task_that_is_given_back_after_a_deployment_goes_to_the_component(shop: Shop) {
     let id = shop.start("pay", "1").await;
     let held = shop.claim_one(60_000).await;
     deploy_charge(&shop).await;
@@ -496,9 +469,7 @@ async fn a_task_that_is_given_back_after_a_deployment_goes_to_the_component() {
     assert_eq!((shop.tasks().await, shop.findings().await), (vec![], vec![]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_worker_of_several_functions_goes_on_when_one_is_deployed() {
-    let shop = Shop::open().await;
+async fn a_worker_of_several_functions_goes_on_when_one_is_deployed(shop: Shop) {
     deploy_charge(&shop).await;
     assert_eq!(shop.claim(1, 5_000, Duration::ZERO).await, []);
     let only = Claim { worker: "anna".into(), functions: vec!["charge".into()], most: 1, lease_ms: 5_000 };
@@ -506,9 +477,7 @@ async fn a_worker_of_several_functions_goes_on_when_one_is_deployed() {
     assert_eq!(refused, Err(Refused::Deployed("charge".to_owned())));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_deployment_takes_nothing_from_workers_that_has_no_other_attempt() {
-    let shop = Shop::open().await;
+async fn a_deployment_takes_nothing_from_workers_that_has_no_other_attempt(shop: Shop) {
     let id = shop.start("last", "1").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     deploy_charge(&shop).await;
@@ -517,9 +486,7 @@ async fn a_deployment_takes_nothing_from_workers_that_has_no_other_attempt() {
     assert_eq!(shop.outcome(id).await, Ok(json("1")));
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_asks_for_the_same_twice_gets_it_once() {
-    let shop = Shop::open().await;
+async fn who_asks_for_the_same_twice_gets_it_once(shop: Shop) {
     shop.start("pay", "1").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let functions = vec!["charge".into(), "charge".into()];
@@ -527,9 +494,7 @@ async fn who_asks_for_the_same_twice_gets_it_once() {
     assert_eq!(shop.client.claim(&claim, Duration::ZERO, pending()).await.unwrap().len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn tasks_of_a_lost_worker_are_taken_back_together() {
-    let shop = Shop::open().await;
+async fn tasks_of_a_lost_worker_are_taken_back_together(shop: Shop) {
     shop.start("many", "500").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut held = 0;
@@ -541,16 +506,12 @@ async fn tasks_of_a_lost_worker_are_taken_back_together() {
     assert_eq!(left.iter().filter(|task| task.claim.is_some()).count(), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_name_that_no_task_can_be_found_by_is_nobodys() {
-    let shop = Shop::open().await;
+async fn a_name_that_no_task_can_be_found_by_is_nobodys(shop: Shop) {
     let id = shop.start("long_name", "1").await;
     assert_eq!(shop.outcome(id).await.unwrap_err().kind.to_string(), "unknown_function");
 }
 
-#[tokio::test(start_paused = true)]
-async fn tasks_that_are_missing_or_left_over_are_found() {
-    let shop = Shop::open().await;
+async fn tasks_that_are_missing_or_left_over_are_found(shop: Shop) {
     let id = shop.start("pay", "1").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let store = shop.client.store();
@@ -573,4 +534,53 @@ fn a_task_is_found_by_its_name_and_by_nothing_else() {
     for wrong in ["", "1.2.3", &format!("{}.1", id.execution), &format!("{}.1.2.3", id.execution), "…"] {
         assert_eq!(task_named(wrong), None, "{wrong}");
     }
+}
+
+/// Each of them with workers that ask the process of the node, and with workers that ask another.
+macro_rules! either_way {
+    ($($name:ident)*) => {
+        mod owner {
+            $(#[tokio::test(start_paused = true)]
+            async fn $name() {
+                super::$name(super::Shop::open(super::Asked::Owner).await).await;
+            })*
+        }
+
+        mod other {
+            $(#[tokio::test(start_paused = true)]
+            async fn $name() {
+                super::$name(super::Shop::open(super::Asked::Other).await).await;
+            })*
+        }
+    };
+}
+
+either_way! {
+    a_worker_performs_a_task_and_the_journal_says_so
+    a_worker_that_waits_is_given_a_task_at_once
+    nobody_gets_what_another_has_however_many_ask_at_once
+    a_task_that_is_given_back_costs_no_attempt_and_goes_to_the_next
+    who_stops_waiting_claims_nothing
+    a_failure_is_tried_again_unless_it_is_final
+    a_lost_worker_is_replaced_and_what_it_says_then_is_refused
+    a_sign_of_life_keeps_a_task
+    what_must_not_be_repeated_is_in_doubt_when_its_worker_is_lost
+    what_no_worker_has_claimed_waits_for_one_however_long
+    an_attempt_that_takes_too_long_is_withdrawn_whether_a_worker_has_it_or_none
+    a_task_that_is_no_longer_wanted_is_withdrawn
+    a_cancelled_workflow_takes_its_tasks_back
+    a_task_outlives_the_node_that_queued_it
+    the_end_of_a_task_that_nobody_heard_of_is_not_lost_with_the_node
+    others_see_and_get_nothing
+    a_result_that_is_too_large_and_a_function_of_a_component_are_refused
+    a_workflow_that_waits_for_a_worker_is_explained_and_needs_no_memory
+    a_task_that_waits_for_a_worker_goes_to_a_component_that_is_deployed_meanwhile
+    what_must_not_be_repeated_is_in_doubt_when_it_takes_too_long
+    a_task_that_is_given_back_after_a_deployment_goes_to_the_component
+    a_worker_of_several_functions_goes_on_when_one_is_deployed
+    a_deployment_takes_nothing_from_workers_that_has_no_other_attempt
+    who_asks_for_the_same_twice_gets_it_once
+    tasks_of_a_lost_worker_are_taken_back_together
+    a_name_that_no_task_can_be_found_by_is_nobodys
+    tasks_that_are_missing_or_left_over_are_found
 }

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use onward_api::Json;
 use onward_api::problem::{Code, Problem};
 use onward_api::task::{
-    Claim, Claimed, ClaimedTask, Complete, Delivery, Ended, Extended, Fail, TaskError, TaskInfo, TaskListing, TaskPage,
+    Claim, Claimed, ClaimedTask, Complete, Delivery, Ended, Extended, Fail, Next, TaskError, TaskInfo, TaskListing,
+    TaskPage,
 };
+use onward_engine::client::{Client, Refused};
 use onward_engine::shard::AttemptId;
 use onward_engine::work::{self, Held, Place, task_name, task_named};
 use onward_journal::{ExecutionError, InvokeResult, Name, Payload, Text};
@@ -34,29 +37,19 @@ const CODE_MAX: usize = 200;
 const PAGE: u32 = 100;
 
 impl Service {
-    /// Claims tasks for a worker; waits for one where there is none. What is claimed for somebody who has stopped waiting is
-    /// given back.
+    /// Claims tasks for a worker; waits for one where there is none.
     pub async fn claim(&self, claim: Claim) -> Result<Claimed, Problem> {
-        let wanted = wanted(&claim)?;
-        let (mut answer, answered) = oneshot::channel();
-        let client = self.client.clone();
-        tokio::spawn(async move {
-            let held = client.claim(&wanted, Duration::from_millis(claim.wait_ms), answer.closed()).await;
-            for unwanted in answer.send(held).err().and_then(Result::ok).into_iter().flatten() {
-                if let Err(error) = client.give_back(unwanted.id, &unwanted.claim).await {
-                    tracing::warn!(%error, "a task that nobody took could not be given back; its lease runs out");
-                }
-            }
-        });
-        let stopped = |_| Problem::new(Code::Unavailable, "the server is stopping");
-        let held = answered.await.map_err(stopped)?.map_err(problem)?;
-        Ok(Claimed { tasks: held.into_iter().map(|held| claimed(&held, claim.lease_ms)).collect() })
+        let Claim { worker, functions, max, lease_ms, wait_ms } = claim;
+        let wanted = wanted(&worker, &functions, max, lease_ms)?;
+        let wait = Duration::from_millis(wait_ms);
+        let held = self.given(|client, gone| async move { client.claim(&wanted, wait, gone.map(drop)).await });
+        Ok(Claimed { tasks: held.await?.iter().map(|held| claimed(held, lease_ms)).collect() })
     }
 
     /// Gives a task back that its worker has not begun.
     pub async fn release(&self, task: &str, token: &str) -> Result<Ended, Problem> {
         self.client.give_back(named(task)?, token).await.map_err(problem)?;
-        Ok(Ended { task: task.to_owned() })
+        Ok(Ended { task: task.to_owned(), next: None })
     }
 
     /// Shows that the worker of a task is alive.
@@ -69,7 +62,7 @@ impl Service {
     pub async fn complete(&self, task: &str, complete: Complete) -> Result<Ended, Problem> {
         let result = Payload::parse(complete.result.as_str());
         let result = result.map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
-        self.end(task, &complete.token, Ok(result)).await
+        self.end(task, complete.token, Ok(result), complete.next).await
     }
 
     /// A task could not be performed.
@@ -78,12 +71,42 @@ impl Service {
         fitting("the message", &message, MESSAGE_MAX)?;
         fitting("the code", code.as_deref().unwrap_or_default(), CODE_MAX)?;
         let error = ExecutionError::named(code.as_deref().unwrap_or_default(), message);
-        self.end(task, &fail.token, Err(if retryable { error } else { error.permanent() })).await
+        self.end(task, fail.token, Err(if retryable { error } else { error.permanent() }), fail.next).await
     }
 
-    async fn end(&self, task: &str, token: &str, result: InvokeResult) -> Result<Ended, Problem> {
-        self.client.end_task(named(task)?, token, result).await.map_err(problem)?;
-        Ok(Ended { task: task.to_owned() })
+    async fn end(&self, task: &str, token: String, result: InvokeResult, next: Option<Next>) -> Result<Ended, Problem> {
+        let (id, task) = (named(task)?, task.to_owned());
+        let Some(next) = next else {
+            self.client.end_task(id, &token, result).await.map_err(problem)?;
+            return Ok(Ended { task, next: None });
+        };
+        let lease_ms = next.lease_ms;
+        let wanted = wanted(&next.worker, &next.functions, 1, lease_ms)?;
+        let held = self.given(|client, _| async move {
+            client.end_and_claim(id, &token, result, &wanted).await.map(|held| held.into_iter().collect())
+        });
+        Ok(Ended { task, next: held.await?.first().map(|held| claimed(held, lease_ms)) })
+    }
+
+    /// The tasks that work comes to. It is driven to its end, and told when nobody waits for it any more: what is claimed by
+    /// then is given back.
+    async fn given<W>(&self, work: impl FnOnce(Client, oneshot::Receiver<()>) -> W) -> Result<Vec<Held>, Problem>
+    where
+        W: Future<Output = Result<Vec<Held>, Refused>> + Send + 'static,
+    {
+        let (_here, gone) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
+        let client = self.client.clone();
+        let working = work(client.clone(), gone);
+        tokio::spawn(async move {
+            for unwanted in answer.send(working.await).err().and_then(Result::ok).into_iter().flatten() {
+                if let Err(error) = client.give_back(unwanted.id, &unwanted.claim).await {
+                    tracing::warn!(%error, "a task that nobody took could not be given back; its lease runs out");
+                }
+            }
+        });
+        let stopped = |_| Problem::new(Code::Unavailable, "the server is stopping");
+        answered.await.map_err(stopped)?.map_err(problem)
     }
 
     pub(super) async fn list_tasks(&self, listing: &TaskListing) -> Result<TaskPage, Problem> {
@@ -102,24 +125,24 @@ fn named(task: &str) -> Result<AttemptId, Problem> {
 }
 
 /// What a worker asks for, if it makes sense.
-fn wanted(claim: &Claim) -> Result<work::Claim, Problem> {
+fn wanted(worker: &str, functions: &[String], max: u32, lease_ms: u32) -> Result<work::Claim, Problem> {
     let wrong = |words: &str| Problem::new(Code::Unprocessable, words);
-    if claim.worker.trim().is_empty() || claim.worker.len() > 200 {
+    if worker.trim().is_empty() || worker.len() > 200 {
         return Err(wrong("a worker has a name of at most 200 bytes"));
     }
-    if claim.functions.is_empty() || claim.functions.len() > FUNCTIONS_MAX {
+    if functions.is_empty() || functions.len() > FUNCTIONS_MAX {
         return Err(wrong("a worker asks for 1 to 100 functions"));
     }
-    if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&claim.lease_ms) {
+    if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease_ms) {
         return Err(wrong("a lease is of 100 ms to an hour"));
     }
     let name = |name: &String| name.parse::<Name>().map(|name| Text::from(&*name));
-    let functions: Result<Vec<Text>, _> = claim.functions.iter().map(name).collect();
+    let functions: Result<Vec<Text>, _> = functions.iter().map(name).collect();
     Ok(work::Claim {
-        worker: claim.worker.as_str().into(),
+        worker: worker.into(),
         functions: functions.map_err(|error| wrong(&error.to_string()))?,
-        most: claim.max as usize,
-        lease_ms: claim.lease_ms,
+        most: max as usize,
+        lease_ms,
     })
 }
 

@@ -1,5 +1,8 @@
 //! One shard of a node: takes it over, feeds its core, and performs what the core wants done.
 
+mod reading;
+
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,20 +11,20 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use onward_journal::{ExecutionId, InvokeKind, Timestamp};
+use onward_journal::{ExecutionId, InvokeKind, InvokeResult, Text};
 use onward_store::lease::{self, Lease};
-use onward_store::tables::{Execution, Message};
-use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Scan, Shard, Value};
+use onward_store::{Commit, Error, Kind, Scan, Shard, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::member::millis;
 use super::time::StoreTime;
-use super::{Node, Note, log_line, measure, tasks};
+use super::{Node, Note, Word, log_line, measure, tasks};
 use crate::Alarm;
-use crate::client::{self, read_journal};
-use crate::shard::{Action, Attempt, AttemptId, Core, Input, Resolved};
+use crate::client;
+use crate::shard::{Action, Attempt, AttemptId, By, Core, End, Input, Resolved};
+use crate::work;
 
 /// How long to wait before something is read again.
 pub(super) const LATER: Duration = Duration::from_millis(100);
@@ -29,8 +32,11 @@ pub(super) const LATER: Duration = Duration::from_millis(100);
 /// What is dealt with at a time before others have their turn.
 const BURST: usize = 16;
 
-/// Messages that are read at a time.
-const INBOX_PAGE: usize = 200;
+/// How far the clocks of two nodes may be apart before one has to look twice, in milliseconds.
+const SKEW_MS: u64 = 50;
+
+/// Ends of attempts that are recorded together.
+const TOGETHER_MAX: usize = 256;
 
 /// Whether a shard is to be given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,16 +91,20 @@ struct Owner<'a> {
     tasks: BTreeMap<AttemptId, (u64, AbortHandle)>,
     /// What was over as soon as it had begun.
     at_hand: VecDeque<Result<Input, Error>>,
-    ended: mpsc::UnboundedSender<Input>,
-    ends: mpsc::UnboundedReceiver<Input>,
+    ended: mpsc::UnboundedSender<End>,
+    ends: mpsc::UnboundedReceiver<End>,
     notes: mpsc::UnboundedReceiver<Note>,
     /// Who waits for the start of which execution.
     beginning: BTreeMap<ExecutionId, oneshot::Sender<Option<Result<(), Error>>>>,
+    /// Who waits for the end of which task to be recorded.
+    reporting: BTreeMap<AttemptId, oneshot::Sender<bool>>,
     read_inbox: bool,
     /// Where to go on reading the inbox.
     inbox_place: Option<Vec<Value>>,
     /// Where to go on reading executions that were busy when the shard was taken over.
     left_behind: Option<Scan>,
+    /// Whether another process has left something that may be due.
+    is_called: bool,
     /// Whether the store could not be read. It is left alone for a while.
     is_troubled: bool,
     /// When the shard is given up at the latest, if it is to be.
@@ -120,6 +130,7 @@ impl<'a> Owner<'a> {
     fn new(node: &'a Arc<Node>, shard: Shard, lease: Lease) -> Self {
         let functions = Arc::clone(&node.library) as Arc<dyn crate::shard::Functions>;
         let core = Core::new(shard, lease.epoch, functions, Box::new(client::entropy), node.options.shard);
+        let core = core.with_offers(Arc::clone(&node.nearby.offers));
         let (ended, ends) = mpsc::unbounded_channel();
         let waiting = FuturesUnordered::new();
         Self {
@@ -136,9 +147,11 @@ impl<'a> Owner<'a> {
             ends,
             notes: node.nearby.listen(shard),
             beginning: BTreeMap::new(),
+            reporting: BTreeMap::new(),
             read_inbox: true,
             inbox_place: None,
             left_behind: None,
+            is_called: false,
             is_troubled: false,
             leaves: None,
             why: Leave::Stay,
@@ -168,7 +181,7 @@ impl<'a> Owner<'a> {
                 () = tokio::time::sleep_until(kept_until) => self.begin_to_leave(self.why),
                 () = tokio::time::sleep_until(leaves) => {}
                 Some(input) = self.waiting.next() => self.tell(input?),
-                Some(input) = self.ends.recv() => self.tell(input),
+                Some(end) = self.ends.recv() => self.end(end),
                 () = std::future::ready(()), if !self.at_hand.is_empty() => {}
                 _ = renew.tick() => if let Err(error) = self.renew().await {
                     self.forgive(error)?;
@@ -235,6 +248,10 @@ impl<'a> Owner<'a> {
         if self.read_inbox {
             self.inbox().await?;
         }
+        if std::mem::take(&mut self.is_called) {
+            // The clocks of two nodes are not quite the same.
+            self.load_waking(self.time.now().plus_ms(SKEW_MS)).await?;
+        }
         if self.loading.len() <= self.node.options.loading_max / 2
             && let Some(scan) = self.left_behind.clone()
         {
@@ -251,14 +268,21 @@ impl<'a> Owner<'a> {
                 self.tell(input?);
             } else if let Some(input) = self.at_hand.pop_front() {
                 self.tell(input?);
-            } else if let Ok(input) = self.ends.try_recv() {
-                self.tell(input);
+            } else if let Ok(end) = self.ends.try_recv() {
+                self.end(end);
             } else {
                 return Ok(());
             }
         }
         tokio::task::yield_now().await;
         Ok(())
+    }
+
+    /// An attempt has ended, and perhaps others that can be recorded with it.
+    fn end(&mut self, first: End) {
+        let more = std::iter::from_fn(|| self.ends.try_recv().ok()).take(TOGETHER_MAX);
+        let ends = std::iter::once(first).chain(more).collect();
+        self.tell(Input::Ended(ends));
     }
 
     fn until_due(&self) -> Instant {
@@ -277,16 +301,39 @@ impl<'a> Owner<'a> {
     fn note(&mut self, note: Note) {
         match note {
             Note::Message => self.read_inbox = true,
+            Note::Look => {
+                self.read_inbox = true;
+                self.is_called = true;
+            }
             Note::Begin(row, execution, told) => {
                 if !self.loading.contains(&row.execution_id) && !self.beginning.contains_key(&row.execution_id) {
                     self.beginning.insert(row.execution_id, told);
                     self.tell(Input::Begin { row, execution });
                 }
             }
+            Note::Reported(attempt, result, told) => self.report(attempt, result, told),
             Note::Started(row, events) => {
                 if !self.core.knows(&row.execution_id) && !self.loading.contains(&row.execution_id) {
                     self.tell(Input::Loaded { row, version: 1, events });
                 }
+            }
+        }
+    }
+
+    /// A worker has ended a task. Whoever is not answered goes through the store.
+    fn report(&mut self, attempt: AttemptId, result: InvokeResult, told: oneshot::Sender<bool>) {
+        if self.leaves.is_some() {
+            return;
+        }
+        match self.reporting.entry(attempt) {
+            // It has told so already.
+            Entry::Occupied(_) => {
+                let _is_heard = told.send(false);
+            }
+            Entry::Vacant(vacant) => {
+                vacant.insert(told);
+                // With others that have ended meanwhile.
+                drop(self.ended.send(End { attempt, by: By::Worker, result }));
             }
         }
     }
@@ -298,11 +345,7 @@ impl<'a> Owner<'a> {
         if self.leaves.is_some() {
             return Ok(());
         }
-        let mut due = self.due();
-        // Those that are busy are in memory, or left behind.
-        let never = ExecutionId::from_bytes([255; 32]);
-        due.after = Some(vec![self.shard.to_value(), Timestamp::MIN.to_value(), never.to_value()]);
-        self.load_due(due).await.map(drop)
+        self.load_waking(self.time.now()).await
     }
 
     async fn renew(&mut self) -> Result<(), Error> {
@@ -313,77 +356,19 @@ impl<'a> Owner<'a> {
         Ok(())
     }
 
-    /// Executions that are busy, then those that are due by now.
-    fn due(&self) -> Scan {
-        Scan::by::<Execution>(Execution::BY_WAKE).equal(&self.shard).until(&self.time.now())
-    }
-
-    /// Begins to read what a scan finds. Returns where to go on if that is too much at a time.
-    async fn load_due(&mut self, mut scan: Scan) -> Result<Option<Scan>, Error> {
-        while self.loading.len() < self.node.options.loading_max.max(1) {
-            let rows: Vec<(Execution, u64)> = self.node.store.list(scan.clone()).await?;
-            let Some((last, _)) = rows.last() else { return Ok(None) };
-            scan = scan.after(last);
-            for (row, _) in &rows {
-                if !self.core.knows(&row.execution_id) {
-                    self.load(row.execution_id, Duration::ZERO);
-                }
-            }
-        }
-        Ok(Some(scan))
-    }
-
-    async fn inbox(&mut self) -> Result<(), Error> {
-        let mut scan = Scan::by::<Message>(Message::BY_SHARD).equal(&self.shard).limit(INBOX_PAGE);
-        scan.after = self.inbox_place.take();
-        let messages: Vec<(Message, u64)> = self.node.store.list(scan.clone()).await?;
-        self.read_inbox = false;
-        // Some may have to stay for long, and must not hide those behind them.
-        if messages.len() == INBOX_PAGE
-            && let Some((last, _)) = messages.last()
-        {
-            self.inbox_place = scan.after(last).after;
-            self.read_inbox = true;
-        }
-        if !messages.is_empty() {
-            self.tell(Input::Messages(messages));
-        }
-        Ok(())
-    }
-
-    fn load(&mut self, execution: ExecutionId, after: Duration) {
-        if !self.loading.insert(execution) {
-            return;
-        }
-        let node = Arc::clone(self.node);
-        // In a task of its own: this loop also waits for other things, and must not hold a connection meanwhile.
-        let reading = tokio::spawn(async move {
-            tokio::time::sleep(after).await;
-            match load(&node, execution).await {
-                Ok(input) => Ok(input),
-                Err(error) if error.kind() == Kind::Fatal => Err(error),
-                Err(error) => {
-                    tracing::warn!(%execution, %error, "an execution could not be read; it will be tried again");
-                    Ok(Input::NotLoaded { execution, error })
-                }
-            }
-        });
-        self.waiting.push(Box::pin(async move {
-            reading.await.unwrap_or_else(|panic| {
-                let error = Error::Unavailable(format!("reading it has stopped: {panic}"));
-                Ok(Input::NotLoaded { execution, error })
-            })
-        }));
-    }
-
     /// Hands something to the core, and performs what it wants done.
     fn tell(&mut self, input: Input) {
         match &input {
             Input::Loaded { row, .. } => self.loading.remove(&row.execution_id),
             Input::Absent(id) | Input::NotLoaded { execution: id, .. } => self.loading.remove(id),
-            Input::Ended { attempt, performance, .. } => {
-                let is_its = self.tasks.get(attempt).is_some_and(|(its, _)| its == performance);
-                is_its && self.tasks.remove(attempt).is_some()
+            Input::Ended(ends) => {
+                for End { attempt, by, .. } in ends {
+                    let is_its = self.tasks.get(attempt).is_some_and(|(its, _)| By::Owner(*its) == *by);
+                    if is_its {
+                        self.tasks.remove(attempt);
+                    }
+                }
+                false
             }
             _ => false,
         };
@@ -395,9 +380,14 @@ impl<'a> Owner<'a> {
     fn act(&mut self, actions: Vec<Action>) {
         self.count();
         let is_alone = actions.iter().filter(|action| matches!(action, Action::Perform(_))).count() == 1;
+        let is_busy = actions.iter().filter(|action| matches!(action, Action::Commit { .. })).count() > 1;
         for action in actions {
             match action {
-                Action::Commit { ticket, commit } => self.commit(ticket, *commit),
+                Action::Commit { ticket, mut commit } => {
+                    // Several are made together rather than one after the other.
+                    commit.is_unhurried |= is_busy;
+                    self.commit(ticket, *commit);
+                }
                 Action::Load(execution) => self.load(execution, Duration::ZERO),
                 Action::LoadLater(execution) => self.load(execution, LATER),
                 Action::ReadInbox => self.read_inbox = true,
@@ -409,7 +399,18 @@ impl<'a> Owner<'a> {
                 }
                 Action::Offer { owner, functions, repeated } => {
                     measure::repeated(repeated);
-                    self.node.nearby.offers.offer(&owner, &functions);
+                    self.node.offer(&owner, &functions);
+                }
+                Action::Give { seat, held } => {
+                    if let Err(held) = seat.give(*held) {
+                        self.take_back(vec![(held.id, held.claim)]);
+                    }
+                }
+                Action::TakeBack(claims) => self.take_back(claims),
+                Action::Reported { attempt, is_taken } => {
+                    if let Some(told) = self.reporting.remove(&attempt) {
+                        let _is_heard = told.send(is_taken);
+                    }
                 }
                 Action::Spans(spans) => {
                     if let Some(traces) = &self.node.traces {
@@ -423,7 +424,11 @@ impl<'a> Owner<'a> {
                         drop(told.send(result));
                     }
                 }
-                Action::Over { execution, ending } => self.node.nearby.over(execution, &ending),
+                Action::Over { execution, ending } => {
+                    if self.node.nearby.over(execution, &ending) {
+                        self.node.store.tell(Word::Over(execution).to_string());
+                    }
+                }
                 Action::Stuck { execution, reason } => self.raise(execution, &reason),
                 Action::Lost => self.is_lost = true,
             }
@@ -459,6 +464,16 @@ impl<'a> Owner<'a> {
         }
     }
 
+    /// Takes tasks back that workers will not hear of.
+    fn take_back(&self, claims: Vec<(AttemptId, Text)>) {
+        let (store, offers) = (Arc::clone(&self.node.store), Arc::clone(&self.node.nearby.offers));
+        tokio::spawn(async move {
+            for (id, claim) in claims {
+                work::take_back(&*store, &offers, id, &claim).await;
+            }
+        });
+    }
+
     /// Tells people of an execution that cannot go on.
     fn raise(&self, execution: ExecutionId, reason: &str) {
         let (store, now) = (Arc::clone(&self.node.store), self.time.now());
@@ -482,11 +497,12 @@ impl<'a> Owner<'a> {
             && is_code
             && let Some(result) = (&mut work).now_or_never()
         {
-            return self.at_hand.push_back(Ok(Input::Ended { attempt: id, performance, result }));
+            let end = End { attempt: id, by: By::Owner(performance), result };
+            return self.at_hand.push_back(Ok(Input::Ended(vec![end])));
         }
         let task = tokio::spawn(async move {
             let result = work.await;
-            drop(ended.send(Input::Ended { attempt: id, performance, result }));
+            drop(ended.send(End { attempt: id, by: By::Owner(performance), result }));
         });
         self.tasks.insert(id, (performance, task.abort_handle()));
     }
@@ -502,14 +518,4 @@ async fn told_to(leave: &mut watch::Receiver<Leave>, known: Leave) -> Leave {
 
 fn far() -> Instant {
     Instant::now() + Duration::from_secs(3_600)
-}
-
-async fn load(node: &Node, execution: ExecutionId) -> Result<Input, Error> {
-    let stored: Option<(Execution, u64)> = node.store.get(Key(vec![execution.to_value()])).await?;
-    let Some((row, version)) = stored else { return Ok(Input::Absent(execution)) };
-    if !node.library.ensure(&*node.store, row.component_digest).await? {
-        return Err(Error::Corrupt(format!("component {} is not there", row.component_digest)));
-    }
-    let events = read_journal(&*node.store, execution).await?;
-    Ok(Input::Loaded { row: Box::new(row), version, events })
 }
