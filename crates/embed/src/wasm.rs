@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onward_engine::client::{FunctionInfo, FunctionKind};
 use onward_engine::node::{Code, log_line};
-use onward_engine::shard::{Attempt, Entry, Unready};
+use onward_engine::shard::{Attempt, Entry, Unready, in_doubt};
 use onward_execution::{Guest, Level};
-use onward_journal::{ComponentDigest, ExecutionError, InvokeResult, Payload, Text, Timestamp};
+use onward_journal::{ComponentDigest, Delivery, ExecutionError, InvokeResult, Payload, Text, Timestamp};
 use onward_store::{Clock as _, SystemClock};
 use onward_wasm::{
     Config, Egress, HostPattern, Http, HttpConfig, HttpRequest, Kind, OwnContext, Runtime, Services, TaskCall,
@@ -132,11 +132,17 @@ impl Code for Wasm {
 
     async fn http(&self, attempt: &Attempt) -> InvokeResult {
         let request = request(attempt)?;
-        let response =
-            self.egress(attempt).send(request).await.map_err(onward_wasm::HttpError::into_execution_error)?;
+        let is_once = attempt.delivery == Delivery::AtMostOnce;
+        let response = self.egress(attempt).send(request).await.map_err(|error| match error.may_have_arrived() {
+            true if is_once => in_doubt(&error.to_string()),
+            _ => error.into_execution_error(),
+        })?;
         if response.status >= 500 || response.status == 429 || response.status == 408 {
             let message = format!("{} answered with status {}", attempt.function, response.status);
-            return Err(ExecutionError::named("http_status", message));
+            // Who is busy has not begun.
+            let is_refused = [429, 503].contains(&response.status);
+            let is_doubtful = is_once && !is_refused;
+            return Err(if is_doubtful { in_doubt(&message) } else { ExecutionError::named("http_status", message) });
         }
         let body = String::from_utf8_lossy(&response.body).into_owned();
         let answer = Answer { status: response.status, headers: by_name(response.headers), body };
@@ -231,7 +237,14 @@ impl Services for Outside {
 
 #[cfg(test)]
 mod tests {
-    use super::by_name;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use onward_engine::shard::{AttemptId, Resolved};
+    use onward_journal::{ExecutionId, InvokeKind};
+    use onward_wasm::HostRule;
+
+    use super::*;
 
     #[test]
     fn headers_that_came_several_times_are_all_kept_in_their_order() {
@@ -239,5 +252,60 @@ mod tests {
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let written = serde_json::to_string(&by_name(headers.into())).unwrap();
         assert_eq!(written, r#"{"etag":"x","set-cookie":["b=1","a=2","b=1"]}"#);
+    }
+
+    /// Sends a request to a server that answers with `response` and hangs up. Returns the kind of failure.
+    async fn failure(delivery: Delivery, response: Option<&'static str>) -> (String, bool) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = response.map(|response| {
+            std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _read = stream.read(&mut [0; 4_096]).unwrap();
+                stream.write_all(response.as_bytes()).unwrap();
+            })
+        });
+        let rule = HostRule { pattern: address.parse().unwrap(), private_networks: true };
+        let http = HttpConfig { hosts: vec![rule], ..HttpConfig::default() };
+        let wasm = Wasm::new(Config::default(), http).unwrap();
+        let attempt = Attempt {
+            id: AttemptId { execution: ExecutionId::default(), number: 0, attempt: 1 },
+            performance: 0,
+            kind: InvokeKind::Http,
+            resolved: Resolved::Native,
+            function: format!("POST http://{address}/").parse().unwrap(),
+            input: Payload::parse("{}").unwrap(),
+            timeout_ms: None,
+            delivery,
+            hosts: [Text::from(&*address)].into(),
+            owner: "acme".into(),
+        };
+        let error = wasm.http(&attempt).await.unwrap_err();
+        if let Some(server) = server {
+            server.join().unwrap();
+        }
+        (error.kind.to_string(), error.retryable)
+    }
+
+    #[tokio::test]
+    async fn a_request_that_must_not_be_repeated_is_in_doubt_where_it_may_have_been_heard() {
+        let busy = Some("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n");
+        let broken = Some("HTTP/1.1 500 Broken\r\ncontent-length: 0\r\n\r\n");
+        let silent = Some("");
+        for (response, once, more) in [
+            (busy, ("http_status", true), "http_status"),
+            (broken, ("in_doubt", false), "http_status"),
+            (silent, ("in_doubt", false), "http_failed"),
+        ] {
+            let (kind, retryable) = failure(Delivery::AtMostOnce, response).await;
+            assert_eq!((&*kind, retryable), once, "{response:?}");
+            assert_eq!(failure(Delivery::AtLeastOnce, response).await, (more.to_owned(), true), "{response:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_reached_nobody_may_be_repeated() {
+        let failed = failure(Delivery::AtMostOnce, None);
+        assert_eq!(failed.await, ("http_failed".to_owned(), true));
     }
 }

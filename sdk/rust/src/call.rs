@@ -93,8 +93,8 @@ impl<T: DeserializeOwned> Call<T> {
         self.with(|invocation| invocation.timeout_ms = Some(milliseconds(limit)))
     }
 
-    /// Never repeated after a crash: if that leaves its end unknown, it fails with `in_doubt`, for good. An attempt that
-    /// failed is retried all the same; say [`Retry::never`] if it must not be.
+    /// Never repeated where nobody knows its end: after a crash, or without an answer, it fails with `in_doubt`, for good. One
+    /// that answered with a failure is retried all the same; say [`Retry::never`] if it must not be.
     pub fn at_most_once(self) -> Self {
         self.with(|invocation| invocation.delivery = Delivery::AtMostOnce)
     }

@@ -14,13 +14,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// | kind | what happened | may be retried |
 /// |---|---|---|
 /// | `user_error` | an error without a kind of its own | yes |
-/// | `timeout` | an attempt took too long | yes |
+/// | `timeout`, `worker_lost` | an attempt took too long; or its worker was not heard of | yes |
 /// | `trap` | a panic, or more memory or time than allowed | yes |
 /// | `unknown_function` | nobody has a function of this name (yet) | yes |
 /// | `http_failed`, `http_status` | no answer; or 408, 429, 500 and above to a workflow | yes |
 /// | `http_denied`, `http_invalid` | a request that is not allowed, or is none | no |
 /// | `cancelled` | cancellation was asked for, or the operation is no longer wanted | no |
-/// | `in_doubt` | a crash, and it was to be done at most once | no |
+/// | `in_doubt` | to be done at most once, and nobody knows whether it was: a crash, no answer in time | no |
 /// | `too_large` | an input, result or signal of more than 1 MiB | no |
 /// | `invalid_payload` | a value that is not what was expected | no |
 /// | `too_deep` | 64 workflows wait for each other already, each for the next | no |

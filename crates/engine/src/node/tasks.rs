@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use onward_journal::{ComponentDigest, ErrorKind, ExecutionError, InvokeKind, InvokeResult};
+use onward_journal::{ComponentDigest, Delivery, ErrorKind, ExecutionError, InvokeKind, InvokeResult};
 use onward_store::Error;
 
-use super::Node;
 use super::shard_loop::LATER;
-use crate::shard::{Attempt, Resolved};
+use super::{Node, measure};
+use crate::shard::{Attempt, IN_DOUBT, Resolved, in_doubt};
+
+/// The kind of failure of a task that panicked.
+const PANIC: &str = "panic";
 
 /// A task written in Rust.
 #[async_trait]
@@ -54,7 +57,24 @@ impl Native {
 /// Performs an attempt. Whatever panics in it takes nobody along.
 pub(super) async fn perform(node: &Node, attempt: &Attempt) -> InvokeResult {
     let done = AssertUnwindSafe(work(node, attempt)).catch_unwind().await;
-    done.unwrap_or_else(|panic| Err(panicked(&*panic)))
+    let result = done.unwrap_or_else(|panic| Err(panicked(&*panic)));
+    match attempt.delivery {
+        Delivery::AtLeastOnce => result,
+        Delivery::AtMostOnce => result.map_err(|error| doubted(attempt, error)),
+    }
+}
+
+/// A task that has ended without an answer of its own may have done what must not be repeated.
+fn doubted(attempt: &Attempt, error: ExecutionError) -> ExecutionError {
+    let error = match &error.kind {
+        ErrorKind::Timeout | ErrorKind::Trap => in_doubt(&error.message),
+        ErrorKind::Named(_) if error.kind.as_str() == PANIC => in_doubt(&error.message),
+        _ => error,
+    };
+    if error.kind.as_str() == IN_DOUBT {
+        measure::in_doubt(attempt.id);
+    }
+    error
 }
 
 /// Whoever runs code or sends requests minds the time that it may take.
@@ -103,7 +123,7 @@ async fn native(task: &dyn Task, attempt: &Attempt) -> InvokeResult {
 fn panicked(panic: &(dyn Any + Send)) -> ExecutionError {
     let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
     let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
-    ExecutionError::named("panic", format!("the task panicked: {}", words.as_deref().unwrap_or("without a word")))
+    ExecutionError::named(PANIC, format!("the task panicked: {}", words.as_deref().unwrap_or("without a word")))
 }
 
 fn not_loaded(reason: impl Display) -> ExecutionError {

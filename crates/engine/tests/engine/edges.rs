@@ -20,7 +20,8 @@ use tokio::task::JoinHandle;
 
 use crate::code::{deployed, json, workflows};
 
-const FUNCTIONS: &[&str] = &["deep", "slow", "hasty", "counter", "guardian", "wide", "busy", "fickle", "tireless"];
+const FUNCTIONS: &[&str] =
+    &["deep", "slow", "hasty", "counter", "guardian", "wide", "busy", "fickle", "tireless", "sole"];
 
 fn once(timeout_ms: u64) -> Option<Box<RetryPolicy>> {
     Some(Box::new(RetryPolicy {
@@ -38,6 +39,13 @@ fn script(function: &str, input: Payload, made: usize) -> Script {
         "hasty" => Script::new(|host| async move {
             let slow = host.schedule_as("slow", json("null"), once(1_000), Delivery::AtLeastOnce).await?;
             host.wait(slow).await
+        }),
+        // A task that may be repeated by policy, and must not be once it has begun.
+        "sole" => Script::new(|host| async move {
+            let policy = RetryPolicy { timeout_ms: Some(1_000), ..RetryPolicy::default() };
+            let name = input.as_str().trim_matches('"').to_owned();
+            let task = host.schedule_as(&name, json("null"), Some(Box::new(policy)), Delivery::AtMostOnce).await?;
+            host.wait(task).await
         }),
         // Counts signals, and continues as new after each.
         "counter" => Script::new(move |host| async move {
@@ -145,6 +153,8 @@ struct World {
     client: Client,
     stop: watch::Sender<bool>,
     node: JoinHandle<Result<(), onward_store::Error>>,
+    /// How often a task that comes to nothing was begun.
+    begun: Arc<AtomicUsize>,
 }
 
 impl World {
@@ -155,6 +165,16 @@ impl World {
             tokio::time::sleep(Duration::from_millis(300)).await;
             Ok(attempt.input)
         });
+        let begun: Arc<AtomicUsize> = Arc::default();
+        let (endless, broken) = (Arc::clone(&begun), Arc::clone(&begun));
+        let native = native.task("endless", move |_| {
+            endless.fetch_add(1, Ordering::SeqCst);
+            std::future::pending()
+        });
+        let native = native.task("broken", move |_| {
+            broken.fetch_add(1, Ordering::SeqCst);
+            async { panic!("it is broken") }
+        });
         let code = Crowded { room: Arc::new(AtomicUsize::new(room)), made: AtomicUsize::new(0) };
         let library = Library::new(Arc::new(code), native);
         let limits = Limits { events_max: 100, ..Limits::default() };
@@ -164,7 +184,7 @@ impl World {
         let client = client.beside(&node);
         let (stop, stopped) = watch::channel(false);
         let node = tokio::spawn(node.run(stopped));
-        Self { store, client, stop, node }
+        Self { store, client, stop, node, begun }
     }
 
     async fn start(&self, function: &str, input: &str) -> ExecutionId {
@@ -209,6 +229,17 @@ async fn a_child_that_takes_too_long_is_not_waited_for() {
         _ => None,
     });
     assert_eq!(world.result(child.unwrap()).await.unwrap_err().kind, ErrorKind::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_must_not_be_repeated_is_in_doubt_when_it_ends_without_an_answer() {
+    for task in ["\"endless\"", "\"broken\""] {
+        let world = World::new(100).await;
+        let id = world.start("sole", task).await;
+        let error = world.result(id).await.unwrap_err();
+        assert_eq!((error.kind.as_str(), error.retryable), ("in_doubt", false), "{task}: {error}");
+        assert_eq!(world.begun.load(Ordering::SeqCst), 1, "{task}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

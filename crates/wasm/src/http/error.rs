@@ -46,6 +46,9 @@ pub enum HttpError {
         /// How long it had.
         ms: u128,
     },
+    /// There was nobody to send it to.
+    #[error("{0}")]
+    Unreachable(String),
     /// The network, or the other side.
     #[error("{0}")]
     Failed(String),
@@ -67,6 +70,15 @@ impl HttpError {
         Self::Failed(reasons.join(": "))
     }
 
+    /// Whether the request may have reached the other side: nobody knows what came of it there.
+    pub fn may_have_arrived(&self) -> bool {
+        match self {
+            Self::Timeout { .. } | Self::Failed(_) => true,
+            Self::TooLarge { what, .. } => *what == "response",
+            Self::Invalid(_) | Self::Host { .. } | Self::Address { .. } | Self::Unreachable(_) => false,
+        }
+    }
+
     /// The failure of whoever sent the request. Only time and the network may be better next time.
     pub fn into_execution_error(self) -> ExecutionError {
         let message = self.to_string();
@@ -75,7 +87,9 @@ impl HttpError {
             Self::Host { .. } | Self::Address { .. } => named("http_denied", message),
             Self::TooLarge { .. } => named("too_large", message),
             Self::Timeout { .. } => ExecutionError::new(ErrorKind::Timeout, message),
-            Self::Failed(_) => ExecutionError { retryable: true, ..named("http_failed", message) },
+            Self::Unreachable(_) | Self::Failed(_) => {
+                ExecutionError { retryable: true, ..named("http_failed", message) }
+            }
         }
     }
 }

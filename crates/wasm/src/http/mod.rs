@@ -129,7 +129,10 @@ impl Http {
 
     async fn exchange(&self, target: Target, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let request = request::build(target, request, self.config.request_bytes_max)?;
-        let response = self.client.request(request).await.map_err(|error| HttpError::of(&error))?;
+        let response = self.client.request(request).await.map_err(|error| match HttpError::of(&error) {
+            HttpError::Failed(reason) if error.is_connect() => HttpError::Unreachable(reason),
+            error => error,
+        })?;
         read(response, self.config.response_bytes_max).await
     }
 }
