@@ -1,6 +1,7 @@
 //! Tasks for workers that ask this process: who waits for which, and which are being given to somebody.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use onward_journal::Text;
@@ -21,6 +22,7 @@ pub struct Offers {
     /// By owner and function.
     lines: Mutex<BTreeMap<(Text, Text), Line>>,
     taking: Mutex<BTreeSet<AttemptId>>,
+    turns: AtomicUsize,
 }
 
 /// Somebody who waits.
@@ -122,6 +124,11 @@ impl Offers {
         let mut taking = lock(&self.taking);
         let ids = tasks.filter(|id| taking.insert(*id)).take(most).collect();
         Taken { offers: self, ids }
+    }
+
+    /// A number that is another each time.
+    pub(crate) fn turn(&self) -> usize {
+        self.turns.fetch_add(1, Ordering::Relaxed)
     }
 
     /// How many tasks are being claimed now: they may still look as if nobody had them.

@@ -175,7 +175,7 @@ impl Client {
     async fn try_claim(&self, wanted: &Claim, offers: &Offers) -> Result<Vec<Held>, Refused> {
         let most = wanted.most.clamp(1, TOGETHER_MAX);
         for _ in 0..TRIES {
-            let found = self.queued(wanted, most + offers.in_hand().min(TOGETHER_MAX)).await?;
+            let found = self.queued(wanted, most + offers.in_hand().min(TOGETHER_MAX), offers.turn()).await?;
             let taken = offers.take(found.iter().map(|(row, _)| task::id(row)), most);
             if taken.ids.is_empty() {
                 return Ok(Vec::new());
@@ -216,14 +216,12 @@ impl Client {
     }
 
     /// Tasks that wait for a worker, those of each function in the order in which they were queued.
-    async fn queued(&self, wanted: &Claim, most: usize) -> Result<Vec<(Task, u64)>, Error> {
+    async fn queued(&self, wanted: &Claim, most: usize, turn: usize) -> Result<Vec<(Task, u64)>, Error> {
         let Scope { tenant, project, environment } = self.scope();
         let mut found: Vec<(Task, u64)> = Vec::new();
-        // Another is first each time, so that none has to wait for ever.
-        let mut chance = [0];
-        crate::client::entropy(&mut chance);
         let functions: BTreeSet<&Text> = wanted.functions.iter().collect();
-        let first = usize::from(chance[0]) % functions.len().max(1);
+        // Another is first each time, so that none has to wait for ever.
+        let first = turn % functions.len().max(1);
         for function in functions.iter().cycle().skip(first).take(functions.len()) {
             if found.len() >= most {
                 break;

@@ -28,7 +28,7 @@ pub struct Faults {
     pub drain: u64,
     /// A commit is not stored, and its author is told so.
     pub commit_fails: u64,
-    /// A commit is stored, and its author is told that nobody knows.
+    /// A commit is stored or not, and its author is told that nobody knows.
     pub commit_unknown: u64,
     /// A read fails.
     pub read_fails: u64,
@@ -426,11 +426,14 @@ impl Sim {
         if self.happens(self.faults.commit_fails) {
             return Err(Error::Unavailable("the simulation wants it".to_owned()));
         }
-        let result = self.store_by(id, commit);
-        if result.is_ok() && self.happens(self.faults.commit_unknown) {
+        if self.happens(self.faults.commit_unknown) {
+            // Nobody knows whether it is.
+            if self.draw.percent(50) {
+                self.store_by(id, commit)?;
+            }
             return Err(Error::OutcomeUnknown("the simulation wants it".to_owned()));
         }
-        result
+        self.store_by(id, commit)
     }
 
     fn count(&mut self, attempt: &Attempt) {

@@ -174,8 +174,11 @@ impl Active {
     /// its outcome `is_unknown`; else it is not.
     pub(super) fn into_remains(mut self, is_unknown: bool) -> Remains {
         let mut remains = Remains::default();
-        if is_unknown {
+        // A commit without events is about attempts that were recorded before.
+        if is_unknown || self.committing.recorded.is_empty() {
             remains.untouched.extend(self.committing.attempts.drain(..).map(|attempt| attempt.id));
+        }
+        if is_unknown {
             let claims = self.committing.tasks.iter().map(|task| (task::id(&task.row), task.row.claim.clone()));
             remains.unheard.extend(claims.filter_map(|(id, claim)| Some((id, claim?))));
         }

@@ -239,11 +239,14 @@ impl Core {
             if self.is_draining && !is_untouched {
                 continue;
             }
-            if attempt.delivery == Delivery::AtMostOnce && !is_untouched {
-                active.news.push_back(News::Ended(id, Err(in_doubt("it was started before a crash"))));
-                actions.push(Action::InDoubt(id));
-            } else {
-                self.perform(attempt, actions);
+            match attempt.delivery {
+                Delivery::AtMostOnce if !is_untouched => {
+                    active.news.push_back(News::Ended(id, Err(in_doubt("it was started before a crash"))));
+                    actions.push(Action::InDoubt(id));
+                }
+                // Its start is recorded, perhaps by another owner that has performed it. A commit tells whether there was one.
+                Delivery::AtMostOnce => active.pending.attempts.push(attempt),
+                Delivery::AtLeastOnce => self.perform(attempt, actions),
             }
         }
     }

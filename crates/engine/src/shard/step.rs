@@ -444,7 +444,8 @@ pub(super) fn compose(core: &mut Core, active: &mut Active, now: Timestamp) -> R
     let Pending { attempts, ahead, .. } = &active.pending;
     commit.is_unhurried =
         attempts.iter().any(Attempt::reaches_nobody) || ahead.iter().rev().any(|id| core.is_performing(id));
-    let is_empty = !has_events && !active.pending.changes_row && active.pending.consumed.is_empty();
+    let Pending { attempts, consumed, changes_row, .. } = &active.pending;
+    let is_empty = !has_events && !changes_row && consumed.is_empty() && attempts.is_empty();
     Ok((!is_empty).then_some(commit))
 }
 

@@ -3,7 +3,7 @@
 use onward_engine::shard::{Action, Caller, Entry, Functions, Hosts, Resolved, Unready};
 use onward_execution::{Guest, Script};
 use onward_journal::Delivery;
-use onward_store::{Conflict, Error};
+use onward_store::{Conflict, Epoch, Error, Shard};
 
 use crate::alone::{Alone, attempts, commits, digest, events};
 use crate::code::json;
@@ -203,6 +203,38 @@ fn an_attempt_that_was_begun_before_a_crash_is_not_taken_for_one_that_a_refused_
     assert!(attempts(&after.failed(commits(&begun)[0].0, taken.into())).is_empty());
     let loaded = after.loaded(commit);
     assert!(attempts(&loaded).is_empty(), "it would be performed a second time: {loaded:?}");
+}
+
+#[test]
+fn what_must_not_be_repeated_begins_after_a_commit_of_which_the_end_was_heard() {
+    let once = Chain { delivery: Delivery::AtMostOnce, ..Chain::of(1) };
+    let unknown = || Error::OutcomeUnknown("nothing was heard of it".to_owned());
+    let (mut alone, begun) = Alone::begin(once);
+    let (ticket, first) = commits(&begun)[0];
+    alone.failed(ticket, unknown());
+    // It is recorded: by this owner, or by another that has taken over meanwhile and performed it.
+    let mut actions = alone.loaded(first);
+    for error in [unknown(), Error::Unavailable("it is away".to_owned())] {
+        assert!(attempts(&actions).is_empty(), "{actions:?}");
+        let (ticket, commit) = commits(&actions)[0];
+        assert!(commit.journals.is_empty() && commit.fences.len() == 1);
+        alone.failed(ticket, error);
+        actions = alone.loaded(first);
+    }
+    let actions = alone.committed(commits(&actions)[0].0);
+    assert_eq!(attempts(&actions).len(), 1, "nobody else was the owner: {actions:?}");
+}
+
+#[test]
+fn what_another_owner_has_begun_is_not_begun_again() {
+    let once = Chain { delivery: Delivery::AtMostOnce, ..Chain::of(1) };
+    let (mut alone, begun) = Alone::begin(once);
+    let (ticket, first) = commits(&begun)[0];
+    alone.failed(ticket, Error::OutcomeUnknown("nothing was heard of it".to_owned()));
+    let actions = alone.loaded(first);
+    let fenced = Conflict::Fenced { shard: Shard(0), held: Epoch(2), given: Epoch(1) };
+    let actions = alone.failed(commits(&actions)[0].0, fenced.into());
+    assert!(attempts(&actions).is_empty() && matches!(actions[..], [Action::Lost]), "{actions:?}");
 }
 
 /// A task that reaches out is wanted, and then the guest computes.
