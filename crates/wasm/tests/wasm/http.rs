@@ -190,7 +190,7 @@ async fn a_failing_network_may_be_better_next_time() {
 async fn a_server_without_tls_is_no_https_server() {
     let address = serve(ECHO).await;
     let error = local().send(get(format!("https://{address}/"))).await.unwrap_err();
-    assert!(matches!(error, HttpError::Failed(_)), "{error}");
+    assert!(matches!(error, HttpError::Unreachable(_)), "{error}");
 }
 
 /// Gets the URL that is its input, with so many headers of those at 2200. A failure is the end.
