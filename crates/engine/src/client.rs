@@ -1,6 +1,7 @@
 //! Whoever wants something of executions without running them: it knows the store alone, so it works from any process.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use onward_api::component::{FunctionInfo, FunctionKind};
 use onward_execution::{Ending, Execution as InMemory, Limits, Start};
@@ -92,12 +93,13 @@ pub struct Client {
     scope: Scope,
     limits: Limits,
     nearby: Option<Arc<Nearby>>,
+    turns: Arc<AtomicUsize>,
 }
 
 impl Client {
     /// Access to what `scope` owns.
     pub fn new(store: Arc<dyn Store>, scope: Scope) -> Self {
-        Self { store, scope, limits: Limits::default(), nearby: None }
+        Self { store, scope, limits: Limits::default(), nearby: None, turns: Arc::default() }
     }
 
     /// The same, telling a node of this process at once what it would find in the store a little later.
@@ -114,6 +116,11 @@ impl Client {
 
     pub(crate) fn nearby(&self) -> Option<&Nearby> {
         self.nearby.as_deref()
+    }
+
+    /// A number that is another each time.
+    pub(crate) fn turn(&self) -> usize {
+        self.turns.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Tells the owner of a shard, wherever it is.

@@ -1,17 +1,21 @@
 //! Tasks for workers that ask this process: who waits for which, and which are being given to somebody.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use onward_journal::Text;
+use onward_journal::{ExecutionId, Text};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::shard::AttemptId;
 use crate::work::{Claim, Held};
 
 /// When there are more lines than this, those are removed that nobody stands in.
 const LINES_MAX: usize = 1_000;
+
+/// How long tasks that are on their way are waited for.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// Those who wait for the same, in turn.
 type Line = VecDeque<Weak<Waiter>>;
@@ -21,8 +25,18 @@ type Line = VecDeque<Weak<Waiter>>;
 pub struct Offers {
     /// By owner and function.
     lines: Mutex<BTreeMap<(Text, Text), Line>>,
+    /// Those who are done with a task of an execution, and would go on with what follows.
+    followers: Mutex<BTreeMap<ExecutionId, Vec<Follower>>>,
+    /// What nobody waited for when it was offered, by owner and function: there may be tasks that wait.
+    backlog: Mutex<BTreeSet<(Text, Text)>>,
     taking: Mutex<BTreeSet<AttemptId>>,
-    turns: AtomicUsize,
+}
+
+/// Somebody who would perform these functions of this owner.
+struct Follower {
+    owner: Text,
+    functions: Vec<Text>,
+    waiter: Weak<Waiter>,
 }
 
 /// Somebody who waits.
@@ -45,6 +59,17 @@ struct Hands {
     is_gone: bool,
 }
 
+impl Waiter {
+    fn new(wanted: &Claim) -> Arc<Self> {
+        Arc::new(Self {
+            worker: wanted.worker.clone(),
+            lease_ms: wanted.lease_ms,
+            told: Notify::new(),
+            hands: Mutex::default(),
+        })
+    }
+}
+
 impl Hands {
     /// Whether nothing is theirs, or about to be: who has something need not be told of more.
     fn are_empty(&self) -> bool {
@@ -55,21 +80,7 @@ impl Hands {
 impl Offers {
     /// Is told of the next task of one of these functions that nobody else is told of.
     pub fn wait(&self, owner: &Text, wanted: &Claim) -> Waiting {
-        self.stand(owner, wanted, Line::push_back)
-    }
-
-    /// The same, before all others: whoever is done with a task gets what follows from that.
-    pub(crate) fn wait_first(&self, owner: &Text, wanted: &Claim) -> Waiting {
-        self.stand(owner, wanted, Line::push_front)
-    }
-
-    fn stand(&self, owner: &Text, wanted: &Claim, place: fn(&mut Line, Weak<Waiter>)) -> Waiting {
-        let waiter = Arc::new(Waiter {
-            worker: wanted.worker.clone(),
-            lease_ms: wanted.lease_ms,
-            told: Notify::new(),
-            hands: Mutex::default(),
-        });
+        let waiter = Waiter::new(wanted);
         let mut lines = lock(&self.lines);
         if lines.len() > LINES_MAX {
             lines.retain(|_, line| line.iter().any(|waiting| waiting.strong_count() > 0));
@@ -77,9 +88,38 @@ impl Offers {
         for function in &wanted.functions {
             let line = lines.entry((owner.clone(), function.clone())).or_default();
             line.retain(|waiting| waiting.strong_count() > 0);
-            place(line, Arc::downgrade(&waiter));
+            line.push_back(Arc::downgrade(&waiter));
         }
         Waiting(waiter)
+    }
+
+    /// Takes the task that follows in this execution, if it is one of these functions. Not while others wait for a worker.
+    pub(crate) fn follow(&self, execution: ExecutionId, owner: &Text, wanted: &Claim) -> Waiting {
+        let waiter = Waiter::new(wanted);
+        let waiting = Waiting(Arc::clone(&waiter));
+        if self.is_behind(owner, &wanted.functions) {
+            return waiting;
+        }
+        waiting.open(1);
+        let (owner, functions, waiter) = (owner.clone(), wanted.functions.clone(), Arc::downgrade(&waiter));
+        let mut followers = lock(&self.followers);
+        followers.retain(|_, its| its.iter().any(|it| it.waiter.strong_count() > 0));
+        followers.entry(execution).or_default().push(Follower { owner, functions, waiter });
+        waiting
+    }
+
+    /// Whether tasks of these functions may wait for a worker.
+    fn is_behind(&self, owner: &Text, functions: &[Text]) -> bool {
+        let backlog = lock(&self.backlog);
+        !backlog.is_empty() && functions.iter().any(|function| backlog.contains(&(owner.clone(), function.clone())))
+    }
+
+    /// No task of these functions waits for a worker, as far as anybody can tell.
+    pub(crate) fn caught_up(&self, owner: &Text, functions: &[Text]) {
+        let mut backlog = lock(&self.backlog);
+        for function in functions.iter().filter(|_| !backlog.is_empty()).collect::<Vec<_>>() {
+            backlog.remove(&(owner.clone(), function.clone()));
+        }
     }
 
     /// There is a task of each of these functions: each is told to somebody who waits. Returns those that nobody waits for.
@@ -101,19 +141,25 @@ impl Offers {
                 lines.remove(&(owner.clone(), function.clone()));
             }
         }
+        drop(lines);
+        let mut backlog = lock(&self.backlog);
+        if backlog.len() > LINES_MAX {
+            backlog.clear();
+        }
+        backlog.extend(unwanted.iter().map(|&function| (owner.clone(), function.clone())));
         unwanted
     }
 
-    /// There are tasks of this function elsewhere: all who wait may look for them.
-    pub(crate) fn offer_to_all(&self, owner: &Text, function: &Text) {
-        let lines = lock(&self.lines);
-        for waiter in lines.get(&(owner.clone(), function.clone())).into_iter().flatten().filter_map(Weak::upgrade) {
-            waiter.told.notify_one();
+    /// Somebody who takes a task of this function as it is stored: whoever has just ended one of the same execution, or whoever
+    /// waits. Nothing if nobody would.
+    pub(crate) fn seat(&self, execution: ExecutionId, owner: &Text, function: &Text) -> Option<Seat> {
+        let followers = lock(&self.followers);
+        let its = followers.get(&execution).into_iter().flatten();
+        let fitting = its.filter(|it| it.owner == *owner && it.functions.contains(function));
+        if let Some(seat) = fitting.filter_map(|it| it.waiter.upgrade()).find_map(Seat::new) {
+            return Some(seat);
         }
-    }
-
-    /// Somebody who takes a task of this function as it is stored. Nothing if nobody would.
-    pub(crate) fn seat(&self, owner: &Text, function: &Text) -> Option<Seat> {
+        drop(followers);
         let lines = lock(&self.lines);
         let line = lines.get(&(owner.clone(), function.clone()))?;
         line.iter().filter_map(Weak::upgrade).find_map(Seat::new)
@@ -124,11 +170,6 @@ impl Offers {
         let mut taking = lock(&self.taking);
         let ids = tasks.filter(|id| taking.insert(*id)).take(most).collect();
         Taken { offers: self, ids }
-    }
-
-    /// A number that is another each time.
-    pub(crate) fn turn(&self) -> usize {
-        self.turns.fetch_add(1, Ordering::Relaxed)
     }
 
     /// How many tasks are being claimed now: they may still look as if nobody had them.
@@ -151,15 +192,19 @@ impl Waiting {
         self.0.told.notified().await;
     }
 
-    /// Takes no more. Returns the tasks that are theirs, when those that were on their way have come.
-    pub(crate) async fn close(&self) -> Vec<Held> {
+    /// Takes no more. Returns the tasks that are theirs; those that are on their way have a moment to come, and go to others after
+    /// that.
+    pub(crate) async fn close(self) -> Vec<Held> {
         self.open(0);
-        loop {
-            if lock(&self.0.hands).expected == 0 {
-                return self.take();
+        let all = async {
+            while lock(&self.0.hands).expected > 0 {
+                self.told().await;
             }
-            self.told().await;
-        }
+        };
+        let is_late = tokio::time::timeout(MOMENT, all).await.is_err();
+        let mut hands = lock(&self.0.hands);
+        hands.is_gone = is_late;
+        std::mem::take(&mut hands.given)
     }
 
     /// The tasks that have come so far.
@@ -177,7 +222,11 @@ impl Drop for Waiting {
 }
 
 /// A task that somebody who waits will have, if it is stored.
-pub struct Seat(Arc<Waiter>);
+pub struct Seat {
+    waiter: Arc<Waiter>,
+    /// When its lease begins.
+    since: Instant,
+}
 
 impl Seat {
     fn new(waiter: Arc<Waiter>) -> Option<Self> {
@@ -185,23 +234,24 @@ impl Seat {
         hands.room = hands.room.checked_sub(1)?;
         hands.expected += 1;
         drop(hands);
-        Some(Self(waiter))
+        Some(Self { waiter, since: Instant::now() })
     }
 
     /// Who it is, for people.
     pub(crate) fn worker(&self) -> &Text {
-        &self.0.worker
+        &self.waiter.worker
     }
 
     /// How long they may go without a sign of life.
     pub(crate) fn lease_ms(&self) -> u32 {
-        self.0.lease_ms
+        self.waiter.lease_ms
     }
 
-    /// The task is stored as theirs. Returns it if they have gone.
+    /// The task is stored as theirs. Returns it if they have gone, or if that took so long that somebody else should have it.
     pub fn give(self, held: Held) -> Result<(), Held> {
-        let mut hands = lock(&self.0.hands);
-        if hands.is_gone {
+        let lease = Duration::from_millis(self.waiter.lease_ms.into());
+        let mut hands = lock(&self.waiter.hands);
+        if hands.is_gone || self.since.elapsed() > lease / 2 {
             return Err(held);
         }
         hands.given.push(held);
@@ -213,14 +263,14 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        lock(&self.0.hands).expected -= 1;
-        self.0.told.notify_one();
+        lock(&self.waiter.hands).expected -= 1;
+        self.waiter.told.notify_one();
     }
 }
 
 impl std::fmt::Debug for Seat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Seat").field(&self.0.worker).finish()
+        f.debug_tuple("Seat").field(&self.waiter.worker).finish()
     }
 }
 
@@ -258,8 +308,12 @@ mod tests {
         Claim { worker: "anna".into(), functions: functions.to_vec(), most: 2, lease_ms: 1_000 }
     }
 
+    fn mine() -> ExecutionId {
+        ExecutionId::default()
+    }
+
     fn id(number: u32) -> AttemptId {
-        AttemptId { execution: onward_journal::ExecutionId::default(), number, attempt: 1 }
+        AttemptId { execution: mine(), number, attempt: 1 }
     }
 
     fn held(number: u32) -> Held {
@@ -288,8 +342,6 @@ mod tests {
         assert!(is_told(&first) && is_told(&second));
         assert_eq!(offers.offer(&owner, &functions[..1]), [&functions[0]]);
         assert!(!is_told(&first) && !is_told(&second), "they were told once");
-        offers.offer_to_all(&owner, &functions[1]);
-        assert!(is_told(&first) && !is_told(&second));
     }
 
     #[test]
@@ -303,16 +355,17 @@ mod tests {
         assert_eq!(offers.in_hand(), 0);
     }
 
-    #[test]
-    fn somebody_who_waits_takes_tasks_as_they_are_stored() {
+    #[tokio::test]
+    async fn somebody_who_waits_takes_tasks_as_they_are_stored() {
         let offers = Offers::default();
         let (owner, function) = (Text::from("acme"), Text::from("charge"));
         let waiting = offers.wait(&owner, &claim(std::slice::from_ref(&function)));
-        assert!(offers.seat(&owner, &function).is_none(), "they are looking themselves");
+        assert!(offers.seat(mine(), &owner, &function).is_none(), "they are looking themselves");
         waiting.open(2);
-        assert!(offers.seat(&Text::from("others"), &function).is_none());
-        let (first, second) = (offers.seat(&owner, &function).unwrap(), offers.seat(&owner, &function).unwrap());
-        assert!(offers.seat(&owner, &function).is_none(), "there is room for two");
+        assert!(offers.seat(mine(), &Text::from("others"), &function).is_none());
+        let (first, second) =
+            (offers.seat(mine(), &owner, &function).unwrap(), offers.seat(mine(), &owner, &function).unwrap());
+        assert!(offers.seat(mine(), &owner, &function).is_none(), "there is room for two");
         first.give(held(1)).unwrap();
         let mut closing = Box::pin(waiting.close());
         assert_eq!((&mut closing).now_or_never(), None, "another is on its way");
@@ -320,16 +373,43 @@ mod tests {
         assert_eq!(closing.now_or_never(), Some(vec![held(1)]));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_long_to_be_stored_keeps_nobody_from_what_is() {
+        let offers = Offers::default();
+        let (owner, function) = (Text::from("acme"), Text::from("charge"));
+        let waiting = offers.wait(&owner, &claim(std::slice::from_ref(&function)));
+        waiting.open(2);
+        let (first, second) =
+            (offers.seat(mine(), &owner, &function).unwrap(), offers.seat(mine(), &owner, &function).unwrap());
+        first.give(held(1)).unwrap();
+        assert_eq!(waiting.close().await, vec![held(1)]);
+        assert_eq!(second.give(held(2)), Err(held(2)), "it is for somebody else");
+    }
+
     #[test]
-    fn who_is_done_with_a_task_comes_before_those_who_wait() {
+    fn who_is_done_with_a_task_gets_what_follows_and_nothing_else() {
         let offers = Offers::default();
         let (owner, function) = (Text::from("acme"), Text::from("charge"));
         let wanted = claim(std::slice::from_ref(&function));
-        let (idle, busy) = (offers.wait(&owner, &wanted), offers.wait_first(&owner, &wanted));
+        let (idle, busy) = (offers.wait(&owner, &wanted), offers.follow(mine(), &owner, &wanted));
         idle.open(1);
-        busy.open(1);
-        offers.seat(&owner, &function).unwrap().give(held(1)).unwrap();
-        assert_eq!((idle.take(), busy.take()), (vec![], vec![held(1)]));
+        let other = ExecutionId::from_bytes([9; 32]);
+        offers.seat(other, &owner, &function).unwrap().give(held(1)).unwrap();
+        offers.seat(mine(), &owner, &function).unwrap().give(held(2)).unwrap();
+        assert_eq!((idle.take(), busy.take()), (vec![held(1)], vec![held(2)]));
+    }
+
+    #[test]
+    fn nobody_gets_what_follows_while_others_wait_for_a_worker() {
+        let offers = Offers::default();
+        let (owner, functions) = (Text::from("acme"), [Text::from("charge")]);
+        offers.offer(&owner, &functions);
+        let busy = offers.follow(mine(), &owner, &claim(&functions));
+        assert!(offers.seat(mine(), &owner, &functions[0]).is_none());
+        drop(busy);
+        offers.caught_up(&owner, &functions);
+        let _busy = offers.follow(mine(), &owner, &claim(&functions));
+        assert!(offers.seat(mine(), &owner, &functions[0]).is_some());
     }
 
     #[test]
@@ -338,8 +418,8 @@ mod tests {
         let (owner, function) = (Text::from("acme"), Text::from("charge"));
         let waiting = offers.wait(&owner, &claim(std::slice::from_ref(&function)));
         waiting.open(2);
-        offers.seat(&owner, &function).unwrap().give(held(1)).unwrap();
-        assert!(is_told(&waiting) && offers.seat(&owner, &function).is_none());
+        offers.seat(mine(), &owner, &function).unwrap().give(held(1)).unwrap();
+        assert!(is_told(&waiting) && offers.seat(mine(), &owner, &function).is_none());
     }
 
     #[test]
@@ -348,7 +428,7 @@ mod tests {
         let (owner, function) = (Text::from("acme"), Text::from("charge"));
         let waiting = offers.wait(&owner, &claim(std::slice::from_ref(&function)));
         waiting.open(1);
-        let seat = offers.seat(&owner, &function).unwrap();
+        let seat = offers.seat(mine(), &owner, &function).unwrap();
         drop(waiting);
         assert_eq!(seat.give(held(1)), Err(held(1)));
     }

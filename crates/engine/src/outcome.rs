@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use onward_execution::Ending;
 use onward_journal::{ExecutionId, InvokeResult, Payload};
+use onward_store::Shard;
 use tokio::sync::mpsc;
 
 use crate::client::{Client, Refused, Started, shard_of};
@@ -31,7 +32,7 @@ impl Client {
         let over = async {
             let is_new = !started.existed && started.execution == id;
             match here.filter(|_| is_new) {
-                Some(mut here) => match self.hear(id, &mut here.told, true).await? {
+                Some(mut here) => match self.hear(id, shard_of(&id), &mut here.told, true).await? {
                     Ending::Result(result) => Ok(result),
                     Ending::Continued(next) => self.outcome(next).await,
                 },
@@ -56,7 +57,9 @@ impl Client {
     async fn wait_for(&self, id: ExecutionId) -> Result<Ending, Refused> {
         if let Some(nearby) = self.nearby() {
             let mut here = nearby.ending(id);
-            return self.hear(id, &mut here.told, nearby.is_fresh(id)).await;
+            // Children and successors are where their first ancestor is.
+            let row = self.execution(id).await?.ok_or(Refused::NoExecution(id))?;
+            return self.hear(id, row.shard, &mut here.told, nearby.is_fresh(id)).await;
         }
         loop {
             if let Some(ending) = self.ending(id).await? {
@@ -70,13 +73,14 @@ impl Client {
     async fn hear(
         &self,
         id: ExecutionId,
+        shard: Shard,
         told: &mut mpsc::UnboundedReceiver<Option<Ending>>,
         mut is_fresh: bool,
     ) -> Result<Ending, Refused> {
         let mut looks = 0;
         loop {
             // Whoever runs it says when it is over.
-            if looks % REMIND == 0 && !self.nearby().is_some_and(|nearby| nearby.owns(shard_of(&id))) {
+            if looks % REMIND == 0 && !self.nearby().is_some_and(|nearby| nearby.owns(shard)) {
                 self.store().tell(Word::Awaited(id).to_string());
             }
             if !std::mem::take(&mut is_fresh)

@@ -175,7 +175,12 @@ impl Client {
     async fn try_claim(&self, wanted: &Claim, offers: &Offers) -> Result<Vec<Held>, Refused> {
         let most = wanted.most.clamp(1, TOGETHER_MAX);
         for _ in 0..TRIES {
-            let found = self.queued(wanted, most + offers.in_hand().min(TOGETHER_MAX), offers.turn()).await?;
+            let within = most + offers.in_hand().min(TOGETHER_MAX);
+            let found = self.queued(wanted, within + 1, self.turn()).await?;
+            let are_all = found.len() <= within;
+            if are_all {
+                offers.caught_up(&self.owner(), &wanted.functions);
+            }
             let taken = offers.take(found.iter().map(|(row, _)| task::id(row)), most);
             if taken.ids.is_empty() {
                 return Ok(Vec::new());
@@ -192,7 +197,13 @@ impl Client {
                 held.push(task::held(row, input));
             }
             match self.store().commit(commit).await {
-                Ok(_) => return Ok(held),
+                Ok(_) => {
+                    // There are more, for the next who waits.
+                    if !are_all {
+                        offers.offer(&self.owner(), &wanted.functions);
+                    }
+                    return Ok(held);
+                }
                 // Another process was faster, or one of them is no longer wanted.
                 Err(Error::Conflict(_)) => {}
                 Err(error) => {
@@ -259,7 +270,7 @@ impl Client {
         }
         if let Some(nearby) = self.nearby() {
             let (row, _) = held(&**self.store(), id, claim, |row| self.is_ours(row)).await?;
-            match nearby.report(row.shard, id, result.clone()).await {
+            match nearby.report(&row, result.clone()).await {
                 Some(true) => return Ok(()),
                 Some(false) => return Err(Refused::LeaseLost),
                 // Its shard is elsewhere, or about to be.
@@ -283,8 +294,10 @@ impl Client {
     ) -> Result<Option<Held>, Refused> {
         let alone = crate::node::Nearby::default();
         let offers = &self.nearby().unwrap_or(&alone).offers;
-        let waiting = offers.wait_first(&self.owner(), wanted);
-        waiting.open(1);
+        if let Err(error) = self.ask_for(wanted).await {
+            tracing::debug!(%error, "a worker cannot ask for what follows");
+        }
+        let waiting = offers.follow(id.execution, &self.owner(), wanted);
         let ended = self.end_task(id, claim, result).await;
         let mut held = waiting.close().await;
         if ended.is_err() {
@@ -377,8 +390,9 @@ pub(crate) async fn take_back(store: &dyn Store, offers: &Offers, id: AttemptId,
                 let owner = owner(&row.tenant_id, &row.project_id, &row.environment_id);
                 return offer(store, offers, &owner, &[row.function]);
             }
-            Err(Refused::Store(error)) if error.kind() != Kind::Fatal => tokio::time::sleep(LOOK).await,
-            Err(_) => return,
+            Err(Refused::Store(error)) if error.kind() == Kind::Fatal => return,
+            // What is being stored may come yet.
+            Err(_) => tokio::time::sleep(LOOK).await,
         }
     }
 }

@@ -16,6 +16,9 @@ use crate::patience::Patience;
 use crate::worker::{Handler, is_final};
 use crate::{Failure, Task};
 
+/// How long an answer may be on its way after the task is nobody's any more.
+const ANSWER: Duration = Duration::from_secs(1);
+
 /// What came of a task.
 pub(crate) type Outcome = Result<Json, Failure>;
 
@@ -84,11 +87,18 @@ async fn tell(
     let mut is_repeated = false;
     let mut beats = std::pin::pin!(beat(client, claimed, lost));
     loop {
-        let said = tokio::select! {
-            said = say(client, claimed, &outcome, next()) => said,
-            () = &mut beats => {
-                tracing::warn!(task = claimed.task, "the server was not told of the end in time");
-                return None;
+        let said = {
+            let mut saying = std::pin::pin!(say(client, claimed, &outcome, next()));
+            tokio::select! {
+                said = &mut saying => said,
+                // It may be lost because its end has just been recorded, and the answer is on its way.
+                () = &mut beats => match tokio::time::timeout(ANSWER, saying).await {
+                    Ok(Ok(ended)) => return ended.next,
+                    _ => {
+                        tracing::warn!(task = claimed.task, "the server was not told of the end in time");
+                        return None;
+                    }
+                },
             }
         };
         match said {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onward_store::{Error, Kind};
 use tokio::sync::watch;
 
-use super::{Node, Note, measure};
+use super::{Node, Note, Word, measure};
 use crate::work;
 
 /// How often it looks for workers that are lost.
@@ -38,7 +38,9 @@ pub(super) async fn run(node: Arc<Node>, mut stop: watch::Receiver<bool>) -> Res
 async fn look(node: &Node, counts: bool) -> Result<(), Error> {
     let now = node.time().now();
     for shard in work::expire(&*node.store, now).await? {
-        node.nearby.tell(shard, Note::Message);
+        if !node.nearby.tell(shard, Note::Message) {
+            node.store.tell(Word::Shard(shard).to_string());
+        }
     }
     if counts && measure::queues(&*node.store, now).await? > 0 {
         // Some may have been queued, or given back, after their function was deployed.

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use onward_execution::{Ending, Execution as InMemory};
 use onward_journal::{ExecutionId, InvokeResult, JournalEvent, Text};
-use onward_store::tables::Execution;
+use onward_store::tables::{Execution, Task};
 use onward_store::{Error, Shard};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::Word;
 use crate::offers::Offers;
-use crate::shard::AttemptId;
+use crate::shard::{AttemptId, task};
 
 /// Something that a shard of this process may want to know.
 pub(crate) enum Note {
@@ -44,8 +44,10 @@ pub struct Nearby {
     pub(crate) asked: Mutex<BTreeMap<(Text, Text), Instant>>,
 }
 
-/// How long the owner of a shard may take to record the end of a task. Whoever waits longer goes through the store.
-const REPORT: Duration = Duration::from_secs(5);
+/// How long the owner of a shard may take to record the end of a task, and which part of its lease. Whoever waits longer goes
+/// through the store.
+const REPORT: Duration = Duration::from_secs(1);
+const REPORT_PART: u32 = 10;
 
 /// How many executions that others wait for are remembered.
 const AWAITED_MAX: usize = 1_024;
@@ -101,7 +103,9 @@ impl Nearby {
             Word::Shard(shard) => {
                 self.tell(shard, Note::Look);
             }
-            Word::Task(owner, function) => self.offers.offer_to_all(&owner, &function),
+            Word::Task(owner, function) => {
+                self.offers.offer(&owner, &[function]);
+            }
             Word::Awaited(execution) => {
                 let mut awaited = lock(&self.awaited);
                 if awaited.len() == AWAITED_MAX {
@@ -130,10 +134,11 @@ impl Nearby {
 
     /// Has the owner of its shard record the end of a task. Tells whether it was under way; nothing if the owner is elsewhere,
     /// or cannot now.
-    pub(crate) async fn report(&self, shard: Shard, attempt: AttemptId, result: InvokeResult) -> Option<bool> {
+    pub(crate) async fn report(&self, task: &Task, result: InvokeResult) -> Option<bool> {
         let (told, outcome) = oneshot::channel();
-        self.tell(shard, Note::Reported(attempt, result, told));
-        tokio::time::timeout(REPORT, outcome).await.ok()?.ok()
+        self.tell(task.shard, Note::Reported(task::id(task), result, told));
+        let patience = REPORT.min(Duration::from_millis(task.lease_ms.into()) / REPORT_PART);
+        tokio::time::timeout(patience, outcome).await.ok()?.ok()
     }
 
     fn remember(&self, execution: ExecutionId) {

@@ -24,7 +24,7 @@ impl Word {
         let (kind, about) = said.split_once(' ')?;
         match kind {
             "shard" => about.parse().ok().map(|number| Self::Shard(Shard(number))),
-            "task" => about.split_once(' ').map(|(owner, function)| Self::Task(owner.into(), function.into())),
+            "task" => about.split_once('\t').map(|(owner, function)| Self::Task(owner.into(), function.into())),
             "awaited" => about.parse().ok().map(Self::Awaited),
             "over" => about.parse().ok().map(Self::Over),
             _ => None,
@@ -36,7 +36,7 @@ impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shard(Shard(number)) => write!(f, "shard {number}"),
-            Self::Task(owner, function) => write!(f, "task {owner} {function}"),
+            Self::Task(owner, function) => write!(f, "task {owner}\t{function}"),
             Self::Awaited(execution) => write!(f, "awaited {execution}"),
             Self::Over(execution) => write!(f, "over {execution}"),
         }
@@ -51,7 +51,7 @@ mod tests {
     fn what_is_said_is_understood() {
         for word in [
             Word::Shard(Shard(7)),
-            Word::Task("acme|shop|prod".into(), "send a letter".into()),
+            Word::Task("acme inc|shop|prod".into(), "send a letter".into()),
             Word::Awaited(ExecutionId::from_bytes([3; 32])),
             Word::Over(ExecutionId::from_bytes([4; 32])),
         ] {

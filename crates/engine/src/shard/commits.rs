@@ -8,7 +8,7 @@ use onward_store::{Commit, Conflict, Error, Kind, Receipt};
 use super::active::{Active, News, Pending, UNSTORED};
 use super::core::{Core, Whose};
 use super::task::Queued;
-use super::{Action, Attempt, AttemptId, span};
+use super::{Action, Attempt, AttemptId, span, task};
 
 impl Core {
     /// Commits what an execution has done since its last commit.
@@ -142,6 +142,13 @@ impl Core {
         }
         self.disown(&remains.ahead, actions);
         remains.ended
+    }
+
+    /// Tasks that are being stored as claimed, by workers that wait here: whoever gives the shard up before it hears of that
+    /// takes them back.
+    pub fn unheard(&self) -> Vec<(AttemptId, Text)> {
+        let storing = self.actives.values().flat_map(|active| &active.committing.tasks);
+        storing.filter_map(|task| Some((task::id(&task.row), task.row.claim.clone()?))).collect()
     }
 
     /// What these attempts come to is of no use any more.

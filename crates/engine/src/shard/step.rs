@@ -133,14 +133,14 @@ fn take_news(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut
                     .execution
                     .end_attempt(id.number, id.attempt, result.clone(), &mut world)
                     .map_err(|violation| broken(&violation))?;
+                if !is_taken {
+                    actions.push(Action::Reported { attempt: id, is_taken });
+                    continue;
+                }
                 active.pending.ended.push((id, result));
-                match flight {
-                    Some(flight) if is_taken && flight.performer == Performer::Worker => {
-                        active.withdraw(flight);
-                        active.pending.reported.push(id);
-                    }
-                    _ if is_taken => {}
-                    _ => actions.push(Action::Reported { attempt: id, is_taken }),
+                if let Some(flight) = flight.filter(|flight| flight.performer == Performer::Worker) {
+                    active.withdraw(flight);
+                    active.pending.reported.push(id);
                 }
             }
             News::Message(message, version) => {

@@ -29,7 +29,7 @@ impl Queued {
 
     /// Stores it as claimed where somebody waits for it: they need not claim it then.
     pub(super) fn seat(&mut self, offers: &Offers, owner: &Text, claim: impl FnOnce() -> Text, now: Timestamp) {
-        self.seat = offers.seat(owner, &self.row.function);
+        self.seat = offers.seat(self.row.execution_id, owner, &self.row.function);
         if let Some(seat) = &self.seat {
             claimed(&mut self.row, seat.worker(), seat.lease_ms(), claim(), now);
         }

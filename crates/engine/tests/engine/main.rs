@@ -11,6 +11,7 @@ mod explain;
 mod foreign;
 mod given_up;
 mod handed;
+mod late;
 mod loops;
 mod node;
 mod nodes;

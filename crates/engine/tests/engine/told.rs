@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::code::{Scripts, deployed, json};
 
-const FUNCTIONS: &[&str] = &["echo", "wait", "far"];
+const FUNCTIONS: &[&str] = &["echo", "again", "wait", "far"];
 
 /// So many executions have some in every shard.
 const EVERYWHERE: u32 = 64;
@@ -27,6 +27,14 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 fn script(function: &str, input: Payload) -> Script {
     match function {
         "echo" => Script::new(|_| async move { Ok(input) }),
+        // Continues as new, once.
+        "again" => Script::new(|host| async move {
+            host.sleep(1_000).await?;
+            if input == json("\"over\"") {
+                return Ok(input);
+            }
+            host.continue_as_new(json("\"over\"")).await.map(|()| json("null"))
+        }),
         "wait" => Script::new(|host| async move { Ok(host.signal("go", None).await?.unwrap_or(input)) }),
         "far" => Script::new(|host| async move { host.invoke("task", input).await }),
         other => panic!("{other}"),
@@ -65,6 +73,19 @@ async fn a_start_through_any_node_begins_and_its_end_is_heard_of_at_once() {
         shards.insert(shard_of(&started.execution));
     }
     assert_eq!(shards.len(), 8, "some were the other's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_what_continues_as_new_is_heard_of_at_once() {
+    let (client, _stops) = one_of_two().await;
+    for number in 0..EVERYWHERE {
+        let begun = Instant::now();
+        let (key, patience) = (number.to_string(), Duration::from_secs(60));
+        let (_, result) = client.start_and_wait("again", json("1"), Some(&key), patience).await.unwrap();
+        assert_eq!(result, Some(Ok(json("\"over\""))));
+        let late = begun.elapsed() - Duration::from_secs(2);
+        assert!(late < AT_ONCE, "{late:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,21 +1,36 @@
 //! A store that counts what is asked of it, and can be away for a while.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::memory::Memory;
 use onward_store::{
-    Admitted, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, RunHead, Scan, Store, Stored, Table,
+    Admitted, Commit, Error, Heard, JournalChunk, Key, Page, Policy, Presence, Purge, Reader, Receipt, RunHead, Scan,
+    Store, Stored, Table,
 };
 
 use crate::code::memory;
+
+/// What becomes of a commit that appends to a journal.
+#[derive(Clone, Copy)]
+pub(crate) struct Delay {
+    /// To this one; to any, if none is named.
+    pub(crate) execution: Option<ExecutionId>,
+    /// How long it takes to be stored.
+    pub(crate) before: Duration,
+    /// And to be heard of after that.
+    pub(crate) after: Duration,
+}
 
 pub(crate) struct Watched {
     memory: Memory,
     is_away: AtomicBool,
     is_silent: AtomicBool,
+    delay: Mutex<Option<Delay>>,
     reads: AtomicU64,
     writes: AtomicU64,
 }
@@ -23,7 +38,14 @@ pub(crate) struct Watched {
 impl Watched {
     pub(crate) fn new() -> Self {
         let (is_away, is_silent) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { memory: memory(), is_away, is_silent, reads: AtomicU64::new(0), writes: AtomicU64::new(0) }
+        Self {
+            memory: memory(),
+            is_away,
+            is_silent,
+            delay: Mutex::default(),
+            reads: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+        }
     }
 
     /// Nobody can reach it from now on, or everybody can.
@@ -34,6 +56,19 @@ impl Watched {
     /// The next commit is stored, and its author does not hear of it.
     pub(crate) fn fall_silent(&self) {
         self.is_silent.store(true, Ordering::SeqCst);
+    }
+
+    /// The next commit that appends to a journal takes so long.
+    pub(crate) fn delay(&self, delay: Delay) {
+        *self.delay.lock().unwrap() = Some(delay);
+    }
+
+    fn delay_of(&self, commit: &Commit) -> Option<Delay> {
+        let mut delay = self.delay.lock().unwrap();
+        let is_it = |delay: &Delay| {
+            commit.journals.iter().any(|append| delay.execution.is_none_or(|id| id == append.execution))
+        };
+        if delay.as_ref().is_some_and(is_it) { delay.take() } else { None }
     }
 
     /// How often it was read, and how often written, since the last call.
@@ -58,7 +93,10 @@ impl Store for Watched {
 
     async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
         self.count(&self.writes)?;
+        let delay = self.delay_of(commit.commit());
+        tokio::time::sleep(delay.map_or(Duration::ZERO, |delay| delay.before)).await;
         let receipt = self.memory.apply(commit).await;
+        tokio::time::sleep(delay.map_or(Duration::ZERO, |delay| delay.after)).await;
         match self.is_silent.swap(false, Ordering::SeqCst) {
             true => Err(Error::OutcomeUnknown("nothing was heard of it".to_owned())),
             false => receipt,
@@ -104,5 +142,13 @@ impl Store for Watched {
     async fn now(&self) -> Result<Timestamp, Error> {
         self.count(&self.reads)?;
         self.memory.now().await
+    }
+
+    fn tell(&self, words: String) {
+        self.memory.tell(words);
+    }
+
+    fn hear(&self, heard: Heard) -> Option<Presence> {
+        self.memory.hear(heard)
     }
 }

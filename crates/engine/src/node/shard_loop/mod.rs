@@ -122,6 +122,10 @@ impl Drop for Owner<'_> {
     /// However it ends, nobody goes on with what another is about to take over.
     fn drop(&mut self) {
         self.tasks.values().for_each(|(_, task)| task.abort());
+        let unheard = self.core.unheard();
+        if !unheard.is_empty() && tokio::runtime::Handle::try_current().is_ok() {
+            self.take_back(unheard);
+        }
         self.node.in_memory.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
@@ -188,7 +192,13 @@ impl<'a> Owner<'a> {
                     renew.reset_after(self.node.options.poll);
                 },
                 () = tokio::time::sleep_until(due) => self.tell(Input::Time),
-                Some(note) = self.notes.recv() => self.note(note),
+                Some(note) = self.notes.recv() => {
+                    self.note(note);
+                    // What is said many times is looked at once.
+                    while let Ok(note) = self.notes.try_recv() {
+                        self.note(note);
+                    }
+                }
                 _ = poll.tick() => if let Err(error) = self.look_around().await {
                     self.forgive(error)?;
                 },
@@ -325,16 +335,11 @@ impl<'a> Owner<'a> {
         if self.leaves.is_some() {
             return;
         }
-        match self.reporting.entry(attempt) {
-            // It has told so already.
-            Entry::Occupied(_) => {
-                let _is_heard = told.send(false);
-            }
-            Entry::Vacant(vacant) => {
-                vacant.insert(told);
-                // With others that have ended meanwhile.
-                drop(self.ended.send(End { attempt, by: By::Worker, result }));
-            }
+        // One that was told before and is not recorded yet may never be.
+        if let Entry::Vacant(vacant) = self.reporting.entry(attempt) {
+            vacant.insert(told);
+            // With others that have ended meanwhile.
+            drop(self.ended.send(End { attempt, by: By::Worker, result }));
         }
     }
 
