@@ -9,9 +9,8 @@ use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::Onward;
 use crate::component::{Deployed, NamedFunction, NamedFunctions};
-use crate::execution::{Cancel, Execution, ExecutionPage, Listing, Outcome, Sent, Signal, Start, Started};
+use crate::execution::{Cancel, Execution, ExecutionPage, Failure, Listing, Outcome, Sent, Signal, Start, Started};
 use crate::explanation::Explanation;
 use crate::finding::{self, Verdict};
 use crate::problem::{Code, Problem};
@@ -20,12 +19,16 @@ use crate::task::{
     Claim, Claimed, ClaimedTask, Complete, Ended, Extended, Fail, Heartbeat, Release, TaskListing, TaskPage,
 };
 use crate::token::{MadeToken, NewToken, TokenInfo, TokenList};
+use crate::{Onward, json};
 
 /// How long it may take to reach a server.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// How long an answer may take besides what was asked to wait for.
 const ANSWER: Duration = Duration::from_secs(30);
+
+/// How long to wait for a result at a time, in milliseconds.
+const CALL_MS: u64 = 30_000;
 
 /// How long findings may come.
 const STREAM: Duration = Duration::from_secs(24 * 3_600);
@@ -56,6 +59,31 @@ pub struct Access {
     pub scope: Option<[String; 3]>,
 }
 
+/// Why a call returned nothing.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CallError {
+    /// The workflow failed, or was cancelled.
+    #[error("{kind}: {message}")]
+    Failed {
+        /// The kind of failure.
+        kind: String,
+        /// What happened, for people.
+        message: String,
+    },
+    /// It could not be started, or its end was not heard of.
+    #[error(transparent)]
+    Problem(#[from] Problem),
+}
+
+impl Access {
+    /// What `ONWARD_SERVER` and `ONWARD_TOKEN` say; `onward dev` on this machine unless they do.
+    pub fn from_env() -> Self {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let url = variable("ONWARD_SERVER").unwrap_or_else(|| "http://127.0.0.1:7400".to_owned());
+        Self { url, token: variable("ONWARD_TOKEN"), scope: None }
+    }
+}
+
 impl Client {
     /// A client of a server. Nothing is sent yet.
     pub fn new(access: &Access) -> Result<Self, Problem> {
@@ -81,6 +109,22 @@ impl Client {
         let http = reqwest::Client::builder().default_headers(headers).connect_timeout(CONNECT).tcp_nodelay(true);
         let http = http.build().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
         Ok(Self { http, base })
+    }
+
+    /// Starts a workflow and waits for what it returns, for as long as that takes.
+    pub async fn call<R: DeserializeOwned>(&self, function: &str, input: &impl Serialize) -> Result<R, CallError> {
+        let input = serde_json::to_string(input).map_err(|error| not_json(&error))?;
+        let (function, wait_ms) = (function.to_owned(), Some(CALL_MS));
+        let started = self.start(Start { function, input: json(&input)?, key: None, wait_ms }).await?;
+        let mut outcome = Outcome { result: started.result, error: started.error };
+        while !outcome.is_known() {
+            outcome = self.outcome(&started.execution, CALL_MS).await?;
+        }
+        if let Some(Failure { kind, message }) = outcome.error {
+            return Err(CallError::Failed { kind, message });
+        }
+        let result = outcome.result.unwrap_or_default();
+        Ok(serde_json::from_str(result.as_str()).map_err(|error| not_json(&error))?)
     }
 
     /// Makes a token.
@@ -207,6 +251,10 @@ fn unreached(error: &reqwest::Error) -> Problem {
         cause = deeper.source();
     }
     Problem::new(Code::Unavailable, format!("the server cannot be reached: {words}"))
+}
+
+fn not_json(error: &serde_json::Error) -> Problem {
+    Problem::new(Code::Unprocessable, error.to_string())
 }
 
 fn not_understood(words: &str) -> Problem {

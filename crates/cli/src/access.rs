@@ -129,7 +129,7 @@ impl PlaceArgs {
             }
             Place::Store(url) => {
                 let client = store(&url, want, scope).await?;
-                let mut service = Service::new(client.clone()).with_all_runs();
+                let mut service = Service::new(client.clone()).with_all();
                 // Nothing but a deployment looks into components.
                 if want == Want::Create {
                     service = service.with_code(Arc::new(Wasm::usual()?));
@@ -194,7 +194,8 @@ fn profile(name: &str) -> anyhow::Result<Place> {
         let names: Vec<&str> = profiles.keys().map(String::as_str).collect();
         bail!("{} has no profile {name}; it has: {}", path.display(), names.join(", "));
     };
-    let token = variable("ONWARD_TOKEN").or_else(|| profile.token.clone());
+    // A token of the environment is for another server, unless the profile has none.
+    let token = profile.token.clone().or_else(|| variable("ONWARD_TOKEN"));
     Ok(Place::Server(ServerAccess { url: profile.server.clone(), token, scope: None }))
 }
 

@@ -5,6 +5,8 @@ use onward_api::Onward;
 use onward_journal::jsonl::Reader;
 use onward_journal::{ExecutionId, JournalEvent};
 
+use crate::waiting::persist;
+
 /// The journal of an execution, from the event with sequence `from` on. Where there is none yet, one is waited for.
 pub(crate) async fn of(
     onward: &dyn Onward,
@@ -12,7 +14,7 @@ pub(crate) async fn of(
     from: u64,
     wait_ms: u64,
 ) -> anyhow::Result<Vec<JournalEvent>> {
-    let lines = onward.journal(&id.to_string(), from, wait_ms).await?;
+    let lines = persist(async || onward.journal(&id.to_string(), from, wait_ms).await).await?;
     let mut reader = Reader::of(id);
     lines.lines().map(|line| reader.read(line).context("its journal cannot be read")).collect()
 }

@@ -1,7 +1,41 @@
 //! How a command waits for what it asks.
 
+use std::time::Duration;
+
+use onward_api::problem::{Code, Problem};
+use tokio::time::Instant;
+
+use crate::paint;
+
 /// Runs a command that waits.
 pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(command)
+}
+
+/// How long a server may be away before a command that waits gives up: long enough to be started again.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// How long to wait before a server is asked again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Asks again while a server is away, or busy: whoever waits for an execution need not know that it was started anew meanwhile.
+pub(crate) async fn persist<T>(ask: impl AsyncFn() -> Result<T, Problem>) -> Result<T, Problem> {
+    let since = Instant::now();
+    let mut has_said = false;
+    loop {
+        match ask().await {
+            Err(problem) if is_passing(&problem) && since.elapsed() < AWAY => {
+                if !std::mem::replace(&mut has_said, true) {
+                    paint::say(format_args!("{}; asking again", paint::plain(&problem.detail)));
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn is_passing(problem: &Problem) -> bool {
+    matches!(problem.code, Code::Unavailable | Code::RateLimited | Code::TimedOut)
 }

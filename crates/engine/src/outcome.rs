@@ -17,14 +17,14 @@ const LOOK: Duration = Duration::from_millis(100);
 const REMIND: u32 = 50;
 
 impl Client {
-    /// Starts a workflow, unless `key` has started one already, and waits for its end, but not for longer than this. Whoever
-    /// listens from the beginning hears of the end, and need not look for it.
+    /// Starts a workflow, unless `key` has started one already, and waits for its end, but not for longer than `patience`.
+    /// Whoever listens from the beginning hears of the end, and need not look for it.
     pub async fn start_and_wait(
         &self,
         function: &str,
         input: Payload,
         key: Option<&str>,
-        patience: Duration,
+        patience: impl Future<Output = ()>,
     ) -> Result<(Started, Option<InvokeResult>), Refused> {
         let (id, deployed) = self.to_start(function, &input, key).await?;
         let here = self.nearby().map(|nearby| nearby.ending(id));
@@ -39,7 +39,10 @@ impl Client {
                 None => self.outcome(started.execution).await,
             }
         };
-        let result = tokio::time::timeout(patience, over).await.ok().transpose()?;
+        let result = tokio::select! {
+            over = over => Some(over?),
+            () = patience => None,
+        };
         Ok((started, result))
     }
 

@@ -11,6 +11,7 @@ use onward_store::tables::Snapshot;
 use onward_store::{Error, Field as _, Invalid, Key, Page, Records as _, RunHead, Store};
 use serde::Serialize;
 
+use crate::client::Scope;
 use crate::projector::Holes;
 
 /// How much was looked at.
@@ -108,14 +109,19 @@ pub async fn run(
 /// Looks at every run; `accept` says which keys are right.
 pub async fn all(
     store: &dyn Store,
+    scope: Option<&Scope>,
     accept: Accept,
     report: &mut impl FnMut(&Found) -> io::Result<()>,
     mut progress: impl FnMut(Tally),
 ) -> Result<Tally, Stopped> {
     // What cannot even be looked at is a finding as well, and no reason not to look at the rest.
-    let inspected = match store.inspect().await {
-        Err(Error::Corrupt(what)) => vec![what],
-        other => other?,
+    let inspected = match scope {
+        // The database as such is nobody's in particular.
+        Some(_) => Vec::new(),
+        None => match store.inspect().await {
+            Err(Error::Corrupt(what)) => vec![what],
+            other => other?,
+        },
     };
     for message in inspected {
         report(&Found { run_id: None, run_seq: None, wrong: Wrong::Store, message: message.into() })
@@ -127,7 +133,12 @@ pub async fn all(
         let heads = store.runs(None, after.as_ref(), 1_000).await?;
         let Some(last) = heads.last() else { return Ok(tally) };
         after = Some(last.run_id.clone());
-        for head in &heads {
+        let is_meant = |head: &&RunHead| {
+            scope.is_none_or(|Scope { tenant, project, environment }| {
+                (&head.tenant_id, &head.project_id, &head.environment_id) == (tenant, project, environment)
+            })
+        };
+        for head in heads.iter().filter(is_meant) {
             tally.events += one(store, head, accept, report).await?;
             tally.runs += 1;
             progress(tally);

@@ -25,6 +25,9 @@ const REMEMBERED: Duration = Duration::from_secs(2);
 /// Tokens that are remembered at most.
 const REMEMBERED_MAX: usize = 10_000;
 
+/// Whose rate tokens count against that nobody has: no token is as short.
+const UNKNOWN: &str = "?";
+
 /// Headers that say whose things are meant.
 pub(crate) const SCOPE_HEADERS: [&str; 3] = ["onward-tenant", "onward-project", "onward-environment"];
 
@@ -49,6 +52,8 @@ pub(crate) struct Gate {
 struct Asker {
     scope: Scope,
     role: Role,
+    /// Whether there is nobody to be kept apart from.
+    has_all: bool,
 }
 
 impl Gate {
@@ -78,17 +83,25 @@ impl Gate {
             return match self.admission {
                 Admission::Everybody => {
                     self.expect_rate("")?;
-                    Ok(Asker { scope: wanted(parts, usual)?, role: Role::Admin })
+                    Ok(Asker { scope: wanted(parts, usual)?, role: Role::Admin, has_all: true })
                 }
-                Admission::Tokens => Err(unknown("a token is needed: Authorization: Bearer onward_…")),
+                Admission::Tokens => Err(unknown(
+                    "a token is needed: Authorization: Bearer onward_…, or ONWARD_TOKEN for the command line",
+                )),
             };
         };
-        // Whoever guesses tokens is slowed down like everybody else.
-        self.expect_rate(token)?;
         let asker = match self.remembered(token) {
             Some(asker) => asker,
-            None => self.look_up(store, token).await?,
+            // Whoever guesses tokens shares with all others who do.
+            None => match self.look_up(store, token).await {
+                Err(unknown) => {
+                    self.expect_rate(UNKNOWN)?;
+                    return Err(unknown);
+                }
+                known => known?,
+            },
         };
+        self.expect_rate(token)?;
         if wanted(parts, &asker.scope)? == asker.scope {
             Ok(asker)
         } else {
@@ -108,6 +121,7 @@ impl Gate {
         let asker = Asker {
             scope: Scope { tenant: row.tenant_id, project: row.project_id, environment: row.environment_id },
             role,
+            has_all: false,
         };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED_MAX {
@@ -174,6 +188,7 @@ impl FromRequestParts<Arc<App>> for Access {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failed> {
         let client = app.service.client();
         let asker = app.gate.asker(&**client.store(), parts, client.scope()).await?;
-        Ok(Self { service: app.service.of(asker.scope), role: asker.role })
+        let service = app.service.of(asker.scope);
+        Ok(Self { service: if asker.has_all { service.with_all() } else { service }, role: asker.role })
     }
 }

@@ -81,6 +81,7 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let gate = Gate::new(options.admission, options.requests_per_second);
     let leaving = AtomicBool::new(false);
+    let service = service.until(stage.clone());
     let app = Arc::new(App { service, gate, metrics: options.metrics, leaving, stage: stage.clone() });
     let router = routes::router(Arc::clone(&app));
     let listener = listener.tap_io(|connection| {

@@ -23,7 +23,7 @@ mod slot;
 mod task;
 mod worker;
 
-pub use onward_api::client::{Access, Client};
+pub use onward_api::client::{Access, CallError, Client};
 pub use onward_api::problem::{Code, Problem};
 pub use onward_api::task::Delivery;
 

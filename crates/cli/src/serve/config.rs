@@ -55,7 +55,7 @@ pub(crate) fn run(Command::Show(args): &Command) -> anyhow::Result<ExitCode> {
     }
     for (name, value, source) in rows {
         // As a file would have it.
-        let text = if value.is_null() { "# not set".to_owned() } else { format!("{name} = {value}") };
+        let text = if value.is_null() { format!("# {name} is not set") } else { format!("{name} = {value}") };
         writeln!(out, "{text:<48} # {source}")?;
     }
     Ok(ExitCode::SUCCESS)

@@ -82,7 +82,7 @@ impl Demo {
         let before = self.events().await?.len();
         say(&format!("process {killed} is killed with SIGKILL, after {before} events"))?;
         let second = Worker::start(&self.url)?;
-        say(&format!("process {} is there, and takes over when the lease of the dead one has run out", second.pid()))?;
+        say(&format!("process {} is there, and takes over", second.pid()))?;
         self.until(waits_for_approval).await?;
         say("the order waits for an approval, and gets one")?;
         self.client.signal(self.execution, "approval".parse()?, Payload::parse(APPROVAL)?, Some("demo")).await?;

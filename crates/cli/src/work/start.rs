@@ -8,6 +8,7 @@ use onward_api::execution::{Failure, Outcome, Start, Started};
 use super::RunArgs;
 use crate::access::{Access, Want, WorkArgs};
 use crate::paint;
+use crate::waiting::persist;
 
 /// How long a server is asked to wait at a time, in milliseconds.
 const WAIT_MS: u64 = 30_000;
@@ -60,7 +61,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
 async fn wait(args: &Args, onward: &Access, execution: &str) -> anyhow::Result<Outcome> {
     let Some(client) = &onward.client else {
         loop {
-            let outcome = onward.outcome(execution, WAIT_MS).await?;
+            let outcome = persist(async || onward.outcome(execution, WAIT_MS).await).await?;
             if outcome.is_known() {
                 return Ok(outcome);
             }

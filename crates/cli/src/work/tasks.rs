@@ -52,6 +52,9 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             break;
         }
     }
+    if listing.after.is_some() && !args.json {
+        paint::say(format_args!("there may be more than {}: --limit N shows more", args.limit));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

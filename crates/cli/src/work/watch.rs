@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::ExecutionArg;
 use crate::access::{Access, Want, WorkArgs};
 use crate::journal::table::Table;
+use crate::waiting::persist;
 use crate::{events, paint};
 
 /// Watch an execution: its journal so far, and every event as it is recorded, until it is over
@@ -139,7 +140,7 @@ impl Watch {
         if self.has_said_nobody {
             return Ok(());
         }
-        let explained = self.onward.explain(&id.to_string()).await?;
+        let explained = persist(async || self.onward.explain(&id.to_string()).await).await?;
         if explained.end.is_none() && !matches!(explained.owner, Owner::Process { .. }) {
             self.has_said_nobody = true;
             self.clear()?;

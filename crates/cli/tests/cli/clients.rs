@@ -64,6 +64,14 @@ fn workers_in_typescript_pass_their_scenarios_and_greet() {
     assert_eq!(greeted.lines().next(), Some("hello Ada, from TypeScript at attempt 1"), "{greeted}");
 }
 
+#[test]
+fn workers_in_rust_greet() {
+    let served = Served::new();
+    let run = ["run", "--quiet", "--locked", "-p", "onward-worker", "--example", "greet"];
+    let greeted = served.expect(".", env!("CARGO"), &run);
+    assert!(greeted.contains("hello Ada, from Rust at attempt 1"), "{greeted}");
+}
+
 /// What cannot be asked like this: an answer without end, and a body that is a component.
 const LEFT_OUT: [&str; 2] = ["followExecution", "deployComponent"];
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
 
+mod apart;
 mod bench;
 mod clients;
 mod crash;

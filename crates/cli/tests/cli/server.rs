@@ -518,6 +518,10 @@ fn development_needs_no_token_and_has_something_to_try() {
     let start = ["start", "order", r#"{"customer":"Ada","item":"lamp","quantity":2}"#];
     let started = onward(&start).env("ONWARD_SERVER", server.url()).output().unwrap();
     assert_eq!(started.status.code(), Some(0), "{}", text(&started.stderr));
+    // There is nobody to be kept apart from: what works on a store works here.
+    let runs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/runs/orders.jsonl");
+    let appended = onward(&["state", "append", runs]).env("ONWARD_SERVER", server.url()).output().unwrap();
+    assert_eq!(appended.status.code(), Some(0), "{}", text(&appended.stderr));
     assert!(server.ask("GET /metrics", "", "").body.contains("onward_http_request_seconds_count"));
     let document = server.ask("GET /openapi.json", "", "").json();
     assert!(document["paths"]["/v1/executions"]["post"].is_object());

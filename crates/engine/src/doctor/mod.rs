@@ -20,7 +20,7 @@ use onward_store::{Error, Field as _, Key, Records as _, Scan, Store};
 use self::judge::Flaw;
 use self::late::Lateness;
 use self::look::{Looker, Seen};
-use crate::client::is_over;
+use crate::client::{Scope, is_over};
 use crate::shard::{is_taken, message_event, task};
 use crate::verify::Stopped;
 
@@ -47,14 +47,16 @@ pub struct Tally {
     pub messages: u64,
 }
 
-/// Looks at every execution, message and alert of a store, page by page.
+/// Looks at every execution, message and alert of a store, page by page; at those of a scope alone, if there is one.
 pub async fn all(
     store: &dyn Store,
+    scope: Option<&Scope>,
     report: &mut impl FnMut(&Finding) -> io::Result<()>,
     mut progress: impl FnMut(Tally),
 ) -> Result<Tally, Stopped> {
     let mut round = Round {
         looker: Looker::new(store),
+        scope,
         now: store.now().await?,
         tally: Tally::default(),
         late: Lateness::default(),
@@ -72,6 +74,7 @@ pub async fn all(
 /// One round through a store.
 struct Round<'a> {
     looker: Looker<'a>,
+    scope: Option<&'a Scope>,
     now: Timestamp,
     tally: Tally,
     late: Lateness,
@@ -83,7 +86,12 @@ impl Round<'_> {
         report: &mut impl FnMut(&Finding) -> io::Result<()>,
         progress: &mut impl FnMut(Tally),
     ) -> Result<(), Stopped> {
-        let mut scan = Scan::all::<Row>();
+        let mut scan = match self.scope {
+            None => Scan::all::<Row>(),
+            Some(Scope { tenant, project, environment }) => {
+                Scan::by::<Row>(Row::BY_AGE).equal(tenant).equal(project).equal(environment)
+            }
+        };
         loop {
             let page: Vec<(Row, u64)> = self.looker.store.list(scan.clone()).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
@@ -111,6 +119,9 @@ impl Round<'_> {
             let Some((last, _)) = page.last() else { return Ok(()) };
             scan = scan.after(last);
             for (message, _) in page.into_iter().filter(|(message, _)| !is_taken(message)) {
+                if !self.is_meant(message.execution_id).await? {
+                    continue;
+                }
                 self.tally.messages += 1;
                 if message.sent_at.plus_ms(LATE_MS) <= self.now {
                     self.late.message(&message);
@@ -131,6 +142,9 @@ impl Round<'_> {
             let Some((last, _)) = page.last() else { return Ok(()) };
             scan = scan.after(last);
             for (task, _) in page {
+                if !self.is_meant(task.execution_id).await? {
+                    continue;
+                }
                 // Those of an execution follow each other.
                 if seen.as_ref().is_none_or(|(id, _)| *id != task.execution_id) {
                     seen = Some((task.execution_id, self.looker.execution(task.execution_id).await?));
@@ -147,6 +161,20 @@ impl Round<'_> {
                 }
             }
         }
+    }
+
+    /// Whether an execution is one of those that are looked at.
+    async fn is_meant(&self, id: ExecutionId) -> Result<bool, Error> {
+        if self.scope.is_none() {
+            return Ok(true);
+        }
+        Ok(row(self.looker.store, id).await?.is_some_and(|row| self.is_in_scope(&row)))
+    }
+
+    fn is_in_scope(&self, row: &Row) -> bool {
+        self.scope.is_none_or(|Scope { tenant, project, environment }| {
+            (&row.tenant_id, &row.project_id, &row.environment_id) == (tenant, project, environment)
+        })
     }
 
     /// What is wrong with a message, and stays so as long as it is there.
@@ -172,7 +200,8 @@ impl Round<'_> {
             scan = scan.after(last);
             for (alert, _) in page {
                 let Ok(id) = alert.subject.parse::<ExecutionId>() else { continue };
-                let Some(row) = row(self.looker.store, id).await?.filter(|row| !is_over(row)) else { continue };
+                let row = row(self.looker.store, id).await?;
+                let Some(row) = row.filter(|row| self.is_in_scope(row) && !is_over(row)) else { continue };
                 let seen = self.looker.look(row, 0).await?;
                 if seen.last.is_none_or(|last| last <= alert.raised_at) {
                     let message = format!("{} since {}: {}", alert.code, alert.raised_at, alert.message);

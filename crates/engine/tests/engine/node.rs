@@ -103,16 +103,17 @@ async fn whoever_waits_from_the_start_gets_the_result_of_what_it_started() {
     let long = std::time::Duration::from_secs(60);
     for client in [&beside, &world.client] {
         for input in ["0", "3"] {
-            let (started, result) = client.start_and_wait("chain", json(input), None, long).await.unwrap();
+            let (started, result) =
+                client.start_and_wait("chain", json(input), None, tokio::time::sleep(long)).await.unwrap();
             assert_eq!((started.existed, result), (false, Some(Ok(json(input)))));
         }
         // The second time it is over before anybody waits.
-        let first = client.start_and_wait("chain", json("1"), Some("key"), long).await.unwrap();
-        let again = client.start_and_wait("chain", json("1"), Some("key"), long).await.unwrap();
+        let first = client.start_and_wait("chain", json("1"), Some("key"), tokio::time::sleep(long)).await.unwrap();
+        let again = client.start_and_wait("chain", json("1"), Some("key"), tokio::time::sleep(long)).await.unwrap();
         assert_eq!((again.0.execution, again.0.existed, again.1), (first.0.execution, true, Some(Ok(json("1")))));
-        let (_, none) = client.start_and_wait("patient", json("1"), None, long).await.unwrap();
+        let (_, none) = client.start_and_wait("patient", json("1"), None, tokio::time::sleep(long)).await.unwrap();
         assert_eq!(none, None);
-        let refused = client.start_and_wait("nothing", json("1"), None, long).await;
+        let refused = client.start_and_wait("nothing", json("1"), None, tokio::time::sleep(long)).await;
         assert!(matches!(refused, Err(Refused::NoFunction(_))));
     }
 }

@@ -173,7 +173,7 @@ impl World {
 
     async fn expect_clean(&self) {
         let mut report = |finding: &onward_api::finding::Finding| panic!("{finding}");
-        doctor::all(&*self.store, &mut report, |_| ()).await.unwrap();
+        doctor::all(&*self.store, None, &mut report, |_| ()).await.unwrap();
     }
 
     /// What was recorded of tasks, in order.

@@ -133,7 +133,7 @@ impl Place {
             found.push(finding.clone());
             Ok(())
         };
-        doctor::all(&*self.store, &mut report, |_| ()).await.unwrap();
+        doctor::all(&*self.store, None, &mut report, |_| ()).await.unwrap();
         found
     }
 

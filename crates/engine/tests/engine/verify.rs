@@ -16,7 +16,7 @@ const LOG: &str = "RunStarted, StepStarted a, StepCompleted a, RunCompleted";
 
 async fn findings(store: &Foreign) -> (Tally, Vec<(Option<u64>, Wrong)>) {
     let mut found: Vec<Found> = Vec::new();
-    let tally = verify::all(store, Accept::V2Only, &mut |it| collect(&mut found, it), |_| ()).await.unwrap();
+    let tally = verify::all(store, None, Accept::V2Only, &mut |it| collect(&mut found, it), |_| ()).await.unwrap();
     (tally, found.into_iter().map(|it| (it.run_seq.map(onward_runs::RunSeq::get), it.wrong)).collect())
 }
 
@@ -118,7 +118,7 @@ async fn events_out_of_order_are_found() {
     let mut found: Vec<Found> = Vec::new();
     let log = [events[0].clone(), wrong(1, events[2].run_seq), wrong(2, events[1].run_seq), events[3].clone()];
     store.show(log.to_vec());
-    verify::all(&*store, Accept::V2Only, &mut |it| collect(&mut found, it), |_| ()).await.unwrap();
+    verify::all(&*store, None, Accept::V2Only, &mut |it| collect(&mut found, it), |_| ()).await.unwrap();
     let found: Vec<Wrong> = found.into_iter().map(|it| it.wrong).collect();
     assert_eq!(found, [Wrong::Gap, Wrong::Order, Wrong::Gap]);
 }

@@ -146,7 +146,7 @@ impl Shop {
             found.push((finding.code, finding.message.clone()));
             Ok(())
         };
-        doctor::all(&**self.client.store(), &mut report, |_| ()).await.unwrap();
+        doctor::all(&**self.client.store(), None, &mut report, |_| ()).await.unwrap();
         found
     }
 

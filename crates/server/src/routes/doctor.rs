@@ -16,7 +16,7 @@ use super::executions::JSON_LINES;
 use crate::access::Access;
 use crate::answer::{Failed, Params};
 
-/// Checks that no work of the whole store is stuck, whoever it belongs to.
+/// Checks that no work of the scope is stuck.
 ///
 /// One finding a line, and a verdict on the last; a problem on the last where the store could not be read to its end.
 #[utoipa::path(

@@ -82,6 +82,10 @@ enum Place {
 fn pages(service: Service, execution: String, from: u64) -> impl Stream<Item = Vec<Result<Event, Infallible>>> {
     stream::unfold((service, execution, Place::Before(from)), |(service, execution, place)| async move {
         let Place::Before(from) = place else { return None };
+        // Whoever follows takes it up elsewhere.
+        if service.is_stopping() {
+            return None;
+        }
         match page(&service, &execution, from).await {
             Ok((events, next)) => Some((events.into_iter().map(Ok).collect(), (service, execution, next))),
             Err(problem) => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::pin::pin;
 use std::time::Duration;
 
 use onward_api::execution::{
@@ -13,7 +14,6 @@ use onward_engine::client::is_over;
 use onward_journal::jsonl::Line;
 use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, Name, Payload, PromiseId, Timestamp};
 use onward_store::tables::Execution as Row;
-use tokio::time::Instant;
 
 use super::Service;
 use super::refused::{fitting, problem, unreadable};
@@ -42,7 +42,7 @@ impl Service {
         let input = payload("the input", &start.input)?;
         let (function, key) = (&*start.function, start.key.as_deref());
         let (started, ended) = match start.wait_ms {
-            Some(ms) => self.client.start_and_wait(function, input, key, Duration::from_millis(ms)).await,
+            Some(ms) => self.client.start_and_wait(function, input, key, self.patience(ms)).await,
             None => self.client.start(function, input, key).await.map(|started| (started, None)),
         }
         .map_err(problem)?;
@@ -55,10 +55,9 @@ impl Service {
             let ended = self.client.result(id).await.map_err(problem)?;
             return ended.as_ref().map(outcome).transpose().map(Option::unwrap_or_default);
         }
-        let over = self.client.outcome(id);
-        match tokio::time::timeout(Duration::from_millis(wait_ms), over).await {
-            Ok(result) => outcome(&result.map_err(problem)?),
-            Err(_) => Ok(Outcome::default()),
+        tokio::select! {
+            result = self.client.outcome(id) => outcome(&result.map_err(problem)?),
+            () = self.patience(wait_ms) => Ok(Outcome::default()),
         }
     }
 
@@ -171,14 +170,18 @@ impl Service {
     }
 
     pub(super) async fn journal_of(&self, row: &Row, from: u64, wait_ms: u64) -> Result<String, Problem> {
-        let (id, until) = (row.execution_id, Instant::now() + Duration::from_millis(wait_ms));
-        let mut is_last = is_over(row);
+        let id = row.execution_id;
+        let mut patience = pin!(self.patience(wait_ms));
+        let mut is_last = is_over(row) || wait_ms == 0;
         loop {
             let events = self.client.journal_from(id, from).await.map_err(problem)?;
-            if !events.is_empty() || is_last || Instant::now() >= until {
+            if !events.is_empty() || is_last {
                 return Ok(lines(id, &events));
             }
-            tokio::time::sleep_until((Instant::now() + LOOK).min(until)).await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = &mut patience => return Ok(String::new()),
+            }
             // Nothing is recorded after its end, but its end may be what was not seen.
             is_last = self.client.execution(id).await.map_err(problem)?.is_none_or(|row| is_over(&row));
         }

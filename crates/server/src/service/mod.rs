@@ -6,6 +6,7 @@ mod runs;
 mod tasks;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_api::Onward;
@@ -21,9 +22,11 @@ use onward_engine::node::{self, Node};
 use onward_engine::{doctor, explain};
 use onward_store::tables::{Component, Function};
 use onward_store::{Field as _, Key, Records as _, Scan};
+use tokio::sync::watch;
 
 pub(crate) use self::refused::store;
 use self::refused::{fitting, problem};
+use crate::Stage;
 
 /// Characters of the reason why an execution is to stop.
 const REASON_MAX: usize = 1_024;
@@ -34,20 +37,52 @@ pub struct Service {
     client: Client,
     code: Option<Arc<dyn node::Code>>,
     node: Option<Arc<Node>>,
-    /// Whether the runs of everybody are meant: whoever has the whole store has them anyway.
-    has_all_runs: bool,
+    /// Whether things of everybody are meant: whoever has the whole store has them anyway.
+    has_all: bool,
+    /// Says when nobody should wait for anything any more.
+    stage: Option<watch::Receiver<Stage>>,
 }
 
 impl Service {
     /// Access to what the client sees.
     pub const fn new(client: Client) -> Self {
-        Self { client, code: None, node: None, has_all_runs: false }
+        Self { client, code: None, node: None, has_all: false, stage: None }
     }
 
-    /// The same, for whoever has the whole store: runs are found whoever they belong to.
+    /// The same, for whoever has the whole store: runs are found, and everything is checked, whoever it belongs to.
     #[must_use]
-    pub fn with_all_runs(self) -> Self {
-        Self { has_all_runs: true, ..self }
+    pub fn with_all(self) -> Self {
+        Self { has_all: true, ..self }
+    }
+
+    /// The same, until a server stops: whoever waits for something is answered then, with what is known.
+    #[must_use]
+    pub fn until(self, stage: watch::Receiver<Stage>) -> Self {
+        Self { stage: Some(stage), ..self }
+    }
+
+    /// Waits so long, but not for a server that stops.
+    async fn patience(&self, wait_ms: u64) {
+        let stops = async {
+            match &self.stage {
+                Some(stage) => drop(stage.clone().wait_for(|stage| *stage >= Stage::Stopping).await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {}
+            () = stops => {}
+        }
+    }
+
+    /// Whether nobody should wait any more.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stage.as_ref().is_some_and(|stage| *stage.borrow() >= Stage::Stopping)
+    }
+
+    /// Whose things are checked; everybody's unless that says.
+    fn checked(&self) -> Option<&Scope> {
+        (!self.has_all).then(|| self.client.scope())
     }
 
     /// The same, able to look into components that are to be deployed.
@@ -65,7 +100,7 @@ impl Service {
     /// The same for another owner.
     #[must_use]
     pub fn of(&self, scope: Scope) -> Self {
-        Self { client: self.client.of(scope), has_all_runs: false, ..self.clone() }
+        Self { client: self.client.of(scope), has_all: false, ..self.clone() }
     }
 
     /// The node beside it, if there is one.
@@ -175,7 +210,7 @@ impl Onward for Service {
             say(Heard::Found(finding.clone()));
             Ok(())
         };
-        let looked = doctor::all(&**self.client.store(), &mut report, |tally| {
+        let looked = doctor::all(&**self.client.store(), self.checked(), &mut report, |tally| {
             say(Heard::Looked { executions: tally.executions, events: tally.events });
         });
         let looked = looked.await;

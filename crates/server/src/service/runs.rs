@@ -1,5 +1,6 @@
 //! Run events and snapshots, of the runs that somebody owns.
 
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,6 @@ use onward_runs::{Accept, EnvironmentId, ProjectId, RunEventWrite, RunId, RunSeq
 use onward_store::tables::Snapshot;
 use onward_store::{Field as _, Key, Page, Records as _, RunStateStore as _};
 use serde::Serialize;
-use tokio::time::Instant;
 
 use super::Service;
 use super::refused::{store, unreadable};
@@ -51,7 +51,7 @@ impl Service {
 
     fn is_ours(&self, owner: (&TenantId, &ProjectId, &EnvironmentId)) -> bool {
         let Scope { tenant, project, environment } = self.client.scope();
-        self.has_all_runs || owner == (tenant, project, environment)
+        self.has_all || owner == (tenant, project, environment)
     }
 
     fn expect_ours(&self, owner: (&TenantId, &ProjectId, &EnvironmentId)) -> Result<(), Problem> {
@@ -81,15 +81,19 @@ impl Service {
         let id = self.run_of(run).await?;
         let from = RunSeq::new(after).ok_or_else(|| unreadable("after", "no sequence is as large"))?;
         let page = Page { after: from, limit: limit.clamp(1, PAGE_MAX) as usize };
-        let until = Instant::now() + Duration::from_millis(wait_ms);
+        let mut patience = pin!(self.patience(wait_ms));
+        let mut is_over = false;
         loop {
             let events = self.client.store().run_events(&id, page).await.map_err(store)?;
-            if !events.is_empty() || Instant::now() >= until {
+            if !events.is_empty() || is_over {
                 let watermark = events.last().map_or(after, |last| last.run_seq.get());
                 let events = events.iter().map(|event| json(&event.to_json())).collect::<Result<Vec<Json>, _>>()?;
                 return Ok(RunEventPage { events, watermark });
             }
-            tokio::time::sleep_until((Instant::now() + LOOK).min(until)).await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = &mut patience => is_over = true,
+            }
         }
     }
 
@@ -113,7 +117,7 @@ impl Service {
             Some(run) => verify::run(db, &self.run_of(run).await?, accept, &mut report).await,
             None => {
                 let progress = |tally: verify::Tally| say(Heard::Looked { runs: tally.runs, events: tally.events });
-                verify::all(db, accept, &mut report, progress).await
+                verify::all(db, self.checked(), accept, &mut report, progress).await
             }
         };
         let verify::Tally { runs, events } = looked.map_err(|stopped| match stopped {

@@ -133,6 +133,9 @@ fn wanted(worker: &str, functions: &[String], max: u32, lease_ms: u32) -> Result
     if functions.is_empty() || functions.len() > FUNCTIONS_MAX {
         return Err(wrong("a worker asks for 1 to 100 functions"));
     }
+    if !(1..=100).contains(&max) {
+        return Err(wrong("a worker asks for 1 to 100 tasks"));
+    }
     if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease_ms) {
         return Err(wrong("a lease is of 100 ms to an hour"));
     }

@@ -38,7 +38,7 @@ async fn findings(store: &dyn Store) -> Vec<String> {
         found.push(it.to_string());
         Ok(())
     };
-    let stopped = verify::all(store, Accept::V2Only, &mut note, |_| ()).await.err();
+    let stopped = verify::all(store, None, Accept::V2Only, &mut note, |_| ()).await.err();
     found.extend(stopped.map(|stopped| stopped.to_string()));
     found
 }

@@ -28,7 +28,7 @@ async fn findings(store: &Arc<dyn Store>) -> Vec<Wrong> {
         found.push(it.wrong);
         Ok(())
     };
-    verify::all(&**store, Accept::V2Only, &mut note, |_| ()).await.unwrap();
+    verify::all(&**store, None, Accept::V2Only, &mut note, |_| ()).await.unwrap();
     found
 }
 

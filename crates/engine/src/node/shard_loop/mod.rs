@@ -447,8 +447,11 @@ impl<'a> Owner<'a> {
             match store.commit(commit).await {
                 Err(error) if error.kind() == Kind::Fatal => Err(error),
                 result => {
-                    if let Err(error) = &result {
-                        tracing::warn!(%error, "a step could not be stored; it is taken again");
+                    match &result {
+                        // Somebody else was first: with the same start, for example.
+                        Err(error @ Error::Conflict(_)) => tracing::debug!(%error, "a step does not fit any more"),
+                        Err(error) => tracing::warn!(%error, "a step could not be stored; it is taken again"),
+                        Ok(_) => {}
                     }
                     Ok(Input::Committed { ticket, result })
                 }
