@@ -350,7 +350,7 @@ pub(crate) fn expect_sound(id: ExecutionId, events: &[JournalEvent]) {
     let mut ends = BTreeMap::new();
     for event in events {
         match &event.event {
-            Event::InvokeScheduled { promise_id, .. } => *ends.entry(promise_id).or_insert(0) += 0,
+            Event::InvokeStarted { promise_id, .. } => *ends.entry(promise_id).or_insert(0) += 0,
             Event::InvokeCompleted { promise_id, .. } => *ends.entry(promise_id).or_insert(0) += 1,
             _ => {}
         }
