@@ -16,6 +16,7 @@ use onward_store::{
 };
 
 use crate::node::{Nearby, Node, Note, Word};
+use crate::offers::Offers;
 use crate::shard::{cancel, owner, signal};
 
 /// Slices that executions are spread over. Every process that uses a store has to agree.
@@ -38,6 +39,13 @@ pub struct Scope {
     pub project: ProjectId,
     /// The environment.
     pub environment: EnvironmentId,
+}
+
+impl Scope {
+    /// Whether what belongs to these belongs to it.
+    pub fn has(&self, tenant: &TenantId, project: &ProjectId, environment: &EnvironmentId) -> bool {
+        (tenant, project, environment) == (&self.tenant, &self.project, &self.environment)
+    }
 }
 
 /// What a start came to.
@@ -116,6 +124,11 @@ impl Client {
 
     pub(crate) fn nearby(&self) -> Option<&Nearby> {
         self.nearby.as_deref()
+    }
+
+    /// Who waits for tasks in this process.
+    pub(crate) fn offers(&self) -> Arc<Offers> {
+        self.nearby.as_ref().map_or_else(Arc::default, |nearby| Arc::clone(&nearby.offers))
     }
 
     /// A number that is another each time.
@@ -361,10 +374,7 @@ impl Client {
     /// The row of an execution of this scope.
     pub async fn execution(&self, id: ExecutionId) -> Result<Option<Execution>, Refused> {
         let row: Option<(Execution, u64)> = self.store.get(Key(vec![id.to_value()])).await?;
-        let is_ours = |row: &Execution| {
-            let Scope { tenant, project, environment } = &self.scope;
-            (&row.tenant_id, &row.project_id, &row.environment_id) == (tenant, project, environment)
-        };
+        let is_ours = |row: &Execution| self.scope.has(&row.tenant_id, &row.project_id, &row.environment_id);
         Ok(row.map(|(row, _)| row).filter(is_ours))
     }
 

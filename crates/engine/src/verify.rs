@@ -134,9 +134,7 @@ pub async fn all(
         let Some(last) = heads.last() else { return Ok(tally) };
         after = Some(last.run_id.clone());
         let is_meant = |head: &&RunHead| {
-            scope.is_none_or(|Scope { tenant, project, environment }| {
-                (&head.tenant_id, &head.project_id, &head.environment_id) == (tenant, project, environment)
-            })
+            scope.is_none_or(|scope| scope.has(&head.tenant_id, &head.project_id, &head.environment_id))
         };
         for head in heads.iter().filter(is_meant) {
             tally.events += one(store, head, accept, report).await?;

@@ -82,12 +82,11 @@ impl Client {
         let mut gone = pin!(gone);
         let until = Instant::now() + wait;
         let owner = self.owner();
-        let alone = crate::node::Nearby::default();
-        let offers = &self.nearby().unwrap_or(&alone).offers;
+        let offers = self.offers();
         loop {
             // Whatever is queued from here on is told.
             let waiting = offers.wait(&owner, wanted);
-            let held = self.try_claim(wanted, offers).await?;
+            let held = self.try_claim(wanted, &offers).await?;
             if !held.is_empty() || Instant::now() >= until {
                 return Ok(held);
             }
@@ -258,8 +257,7 @@ impl Client {
     /// A worker gives a task back that it has not begun: it waits for another as if nobody had had it.
     pub async fn give_back(&self, id: AttemptId, claim: &str) -> Result<(), Refused> {
         let (row, _) = self.change_held(id, claim, given_back).await?;
-        let alone = crate::node::Nearby::default();
-        offer(&**self.store(), &self.nearby().unwrap_or(&alone).offers, &self.owner(), &[row.function]);
+        offer(&**self.store(), &self.offers(), &self.owner(), &[row.function]);
         Ok(())
     }
 
@@ -292,12 +290,10 @@ impl Client {
         result: InvokeResult,
         wanted: &Claim,
     ) -> Result<Option<Held>, Refused> {
-        let alone = crate::node::Nearby::default();
-        let offers = &self.nearby().unwrap_or(&alone).offers;
         if let Err(error) = self.ask_for(wanted).await {
             tracing::debug!(%error, "a worker cannot ask for what follows");
         }
-        let waiting = offers.follow(id.execution, &self.owner(), wanted);
+        let waiting = self.offers().follow(id.execution, &self.owner(), wanted);
         let ended = self.end_task(id, claim, result).await;
         let mut held = waiting.close().await;
         if ended.is_err() {
@@ -318,8 +314,7 @@ impl Client {
     }
 
     fn is_ours(&self, row: &Task) -> bool {
-        let Scope { tenant, project, environment } = self.scope();
-        (&row.tenant_id, &row.project_id, &row.environment_id) == (tenant, project, environment)
+        self.scope().has(&row.tenant_id, &row.project_id, &row.environment_id)
     }
 
     /// Tasks of this scope after a place: by function, those of a state together, oldest first.

@@ -96,10 +96,8 @@ async fn rows(store: &dyn Store, scope: &Scope) -> Result<Vec<(Token, u64)>, Pro
         let page: Vec<(Token, u64)> = store.list(scan.clone()).await.map_err(crate::service::store)?;
         let Some((last, _)) = page.last() else { return Ok(all) };
         scan = scan.after(last);
-        let Scope { tenant, project, environment } = scope;
-        all.extend(page.into_iter().filter(|(row, _)| {
-            (&row.tenant_id, &row.project_id, &row.environment_id) == (tenant, project, environment)
-        }));
+        let is_its = |row: &Token| scope.has(&row.tenant_id, &row.project_id, &row.environment_id);
+        all.extend(page.into_iter().filter(|(row, _)| is_its(row)));
     }
 }
 

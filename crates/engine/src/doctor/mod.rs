@@ -142,7 +142,8 @@ impl Round<'_> {
             let Some((last, _)) = page.last() else { return Ok(()) };
             scan = scan.after(last);
             for (task, _) in page {
-                if !self.is_meant(task.execution_id).await? {
+                let is_ours = |scope: &Scope| scope.has(&task.tenant_id, &task.project_id, &task.environment_id);
+                if !self.scope.is_none_or(is_ours) {
                     continue;
                 }
                 // Those of an execution follow each other.
@@ -172,9 +173,7 @@ impl Round<'_> {
     }
 
     fn is_in_scope(&self, row: &Row) -> bool {
-        self.scope.is_none_or(|Scope { tenant, project, environment }| {
-            (&row.tenant_id, &row.project_id, &row.environment_id) == (tenant, project, environment)
-        })
+        self.scope.is_none_or(|scope| scope.has(&row.tenant_id, &row.project_id, &row.environment_id))
     }
 
     /// What is wrong with a message, and stays so as long as it is there.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use onward_api::problem::{Code, Problem};
 use onward_api::run::{Append, Appended, Heard, RunEventPage, RunSnapshot, Verified, Wrong};
 use onward_api::{Json, json};
-use onward_engine::client::Scope;
 use onward_engine::verify;
 use onward_runs::{Accept, EnvironmentId, ProjectId, RunEventWrite, RunId, RunSeq, TenantId};
 use onward_store::tables::Snapshot;
@@ -50,8 +49,8 @@ impl Service {
     }
 
     fn is_ours(&self, owner: (&TenantId, &ProjectId, &EnvironmentId)) -> bool {
-        let Scope { tenant, project, environment } = self.client.scope();
-        self.has_all || owner == (tenant, project, environment)
+        let (tenant, project, environment) = owner;
+        self.has_all || self.client.scope().has(tenant, project, environment)
     }
 
     fn expect_ours(&self, owner: (&TenantId, &ProjectId, &EnvironmentId)) -> Result<(), Problem> {

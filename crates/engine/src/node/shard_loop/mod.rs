@@ -364,21 +364,24 @@ impl<'a> Owner<'a> {
     /// Hands something to the core, and performs what it wants done.
     fn tell(&mut self, input: Input) {
         match &input {
-            Input::Loaded { row, .. } => self.loading.remove(&row.execution_id),
-            Input::Absent(id) | Input::NotLoaded { execution: id, .. } => self.loading.remove(id),
-            Input::Ended(ends) => {
-                for End { attempt, by, .. } in ends {
-                    let is_its = self.tasks.get(attempt).is_some_and(|(its, _)| By::Owner(*its) == *by);
-                    if is_its {
-                        self.tasks.remove(attempt);
-                    }
-                }
-                false
+            Input::Loaded { row, .. } => {
+                self.loading.remove(&row.execution_id);
             }
-            _ => false,
-        };
+            Input::Absent(id) | Input::NotLoaded { execution: id, .. } => {
+                self.loading.remove(id);
+            }
+            Input::Ended(ends) => ends.iter().for_each(|end| self.forget(end)),
+            _ => {}
+        }
         let actions = self.core.handle(input, self.time.now());
         self.act(actions);
+    }
+
+    /// A performance that has ended need not be stopped.
+    fn forget(&mut self, end: &End) {
+        if self.tasks.get(&end.attempt).is_some_and(|(its, _)| By::Owner(*its) == end.by) {
+            self.tasks.remove(&end.attempt);
+        }
     }
 
     /// Performs what the core wants done.
