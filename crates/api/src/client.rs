@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, RequestBuilder, Response, Url};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -29,6 +29,9 @@ const ANSWER: Duration = Duration::from_secs(30);
 
 /// How long to wait for a result at a time, in milliseconds.
 const CALL_MS: u64 = 30_000;
+
+/// How long to wait altogether where too much is asked.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long findings may come.
 const STREAM: Duration = Duration::from_secs(24 * 3_600);
@@ -88,9 +91,10 @@ impl Client {
     /// A client of a server. Nothing is sent yet.
     pub fn new(access: &Access) -> Result<Self, Problem> {
         let wrong = |words: String| Problem::new(Code::InvalidRequest, words);
-        let base: Url = access.url.parse().map_err(|error| wrong(format!("{}: {error}", access.url)))?;
+        let not_a_url = |_| wrong(format!("{} is not the URL of a server, such as http://127.0.0.1:7400", access.url));
+        let base: Url = access.url.parse().map_err(|_| not_a_url(()))?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
-            return Err(wrong(format!("{} is not the URL of a server", access.url)));
+            return Err(not_a_url(()));
         }
         let mut headers = HeaderMap::new();
         let value = |text: &str| HeaderValue::from_str(text).map_err(|_| wrong("not plain text".to_owned()));
@@ -231,8 +235,20 @@ impl Client {
         Err(not_understood("it ends without a verdict"))
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Response, Problem> {
-        let response = request.send().await.map_err(|error| unreached(&error))?;
+    async fn send(&self, mut request: RequestBuilder) -> Result<Response, Problem> {
+        let mut left = PATIENCE;
+        let response = loop {
+            let again = request.try_clone();
+            let response = request.send().await.map_err(|error| unreached(&error))?;
+            // Whoever asks too much is told when to ask again, and nothing has happened.
+            match (again, retry_after(&response)) {
+                (Some(again), Some(wait)) if wait <= left => {
+                    tokio::time::sleep(wait).await;
+                    (request, left) = (again, left - wait);
+                }
+                _ => break response,
+            }
+        };
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -241,6 +257,12 @@ impl Client {
         // Something between may have answered.
         Err(serde_json::from_str(&text).unwrap_or_else(|_| not_understood(&format!("status {status}"))))
     }
+}
+
+/// How long whoever has asked too much should wait.
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER).filter(|_| response.status() == StatusCode::TOO_MANY_REQUESTS);
+    Some(Duration::from_secs(seconds?.to_str().ok()?.parse().ok()?))
 }
 
 fn unreached(error: &reqwest::Error) -> Problem {

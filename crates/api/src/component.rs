@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Json;
+
 /// A function of a component.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionInfo {
     /// Its name.
@@ -15,7 +17,7 @@ pub struct FunctionInfo {
     pub kind: FunctionKind,
     /// A JSON schema of its input.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub schema: Option<String>,
+    pub schema: Option<Json>,
 }
 
 /// What a function is.
@@ -39,7 +41,7 @@ impl FunctionKind {
 }
 
 /// A component that is deployed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Deployed {
     /// The digest of its bytes: `sha256:…`.
     pub component: String,

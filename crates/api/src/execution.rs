@@ -78,6 +78,10 @@ pub struct Listing {
     /// Only those of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
+    /// Which come first.
+    #[serde(default)]
+    #[param(inline)]
+    pub order: Order,
     /// Where to go on: the `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^-?[0-9]{1,16}\\.[0-9a-f]{64}$")]
@@ -88,20 +92,37 @@ pub struct Listing {
     pub limit: Option<u32>,
 }
 
+/// Which executions come first in a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Those that were started last.
+    #[default]
+    Newest,
+    /// Those that were started first.
+    Oldest,
+}
+
 /// The states that executions are in, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum State {
     /// It has something to do.
+    #[serde(alias = "running")]
     Running,
     /// It waits.
+    #[serde(alias = "blocked")]
     Blocked,
     /// It is asked to stop, and cleans up.
+    #[serde(alias = "cancelling")]
     Cancelling,
     /// It returned a result.
+    #[serde(alias = "completed")]
     Completed,
     /// It returned an error.
+    #[serde(alias = "failed")]
     Failed,
     /// It was stopped.
+    #[serde(alias = "cancelled")]
     Cancelled,
 }
 
@@ -140,7 +161,7 @@ pub struct Summary {
     pub created_at: String,
 }
 
-/// A part of a list of executions, oldest first.
+/// A part of a list of executions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExecutionPage {
     /// The executions.
@@ -162,6 +183,9 @@ pub struct Execution {
     pub component: String,
     /// Its state.
     pub state: String,
+    /// The key that it was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// When it was started.
     pub created_at: String,
     /// How many events its journal has.

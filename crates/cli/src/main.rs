@@ -7,6 +7,7 @@ mod events;
 mod journal;
 mod lines;
 mod log;
+mod pages;
 mod paint;
 mod progress;
 mod serve;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_engine::client::{FunctionInfo, FunctionKind};
+use onward_engine::client::{FunctionInfo, FunctionKind, Json};
 use onward_engine::node::{Code, log_line};
 use onward_engine::shard::{Attempt, Entry, Unready, in_doubt};
 use onward_execution::{Guest, Level};
@@ -77,7 +77,7 @@ fn info(function: &onward_wasm::FunctionInfo) -> FunctionInfo {
     FunctionInfo {
         name: function.name.to_string(),
         kind,
-        schema: function.schema.as_ref().map(|it| it.as_str().to_owned()),
+        schema: function.schema.as_ref().and_then(|it| Json::parse(it.as_str())),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub use onward_api::Json;
 pub use onward_api::component::{FunctionInfo, FunctionKind};
 use onward_execution::{Ending, Execution as InMemory, Limits, Start};
 use onward_journal::{
@@ -46,6 +47,15 @@ impl Scope {
     pub fn has(&self, tenant: &TenantId, project: &ProjectId, environment: &EnvironmentId) -> bool {
         (tenant, project, environment) == (&self.tenant, &self.project, &self.environment)
     }
+}
+
+/// In which order of their age executions are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Age {
+    /// The last that was started comes first.
+    NewestFirst,
+    /// The first that was started comes first.
+    OldestFirst,
 }
 
 /// What a start came to.
@@ -374,24 +384,40 @@ impl Client {
     /// The row of an execution of this scope.
     pub async fn execution(&self, id: ExecutionId) -> Result<Option<Execution>, Refused> {
         let row: Option<(Execution, u64)> = self.store.get(Key(vec![id.to_value()])).await?;
-        let is_ours = |row: &Execution| self.scope.has(&row.tenant_id, &row.project_id, &row.environment_id);
-        Ok(row.map(|(row, _)| row).filter(is_ours))
+        Ok(row.map(|(row, _)| row).filter(|row| self.has(row)))
     }
 
-    /// Executions in the order of their age, oldest first, after the one that was started then.
+    fn has(&self, row: &Execution) -> bool {
+        self.scope.has(&row.tenant_id, &row.project_id, &row.environment_id)
+    }
+
+    /// Executions in the order of their age, after the one that was started then.
     pub async fn executions(
         &self,
+        order: Age,
         after: Option<(Timestamp, ExecutionId)>,
         limit: usize,
     ) -> Result<Vec<Execution>, Refused> {
         let Scope { tenant, project, environment } = &self.scope;
         let mut scan =
             Scan::by::<Execution>(Execution::BY_AGE).equal(tenant).equal(project).equal(environment).limit(limit);
+        scan.is_reversed = order == Age::NewestFirst;
         scan.after = after.map(|(created_at, id)| {
             vec![tenant.to_value(), project.to_value(), environment.to_value(), created_at.to_value(), id.to_value()]
         });
         let rows: Vec<(Execution, u64)> = self.store.list(scan).await?;
         Ok(rows.into_iter().map(|(row, _)| row).collect())
+    }
+
+    /// Executions whose ids begin with these digits, at most `limit` of them and of other scopes' together.
+    pub async fn executions_beginning(&self, digits: &str, limit: usize) -> Result<Vec<Execution>, Refused> {
+        let filled = |with: char| format!("{digits}{}", with.to_string().repeat(64 - digits.len().min(64))).parse();
+        let (Ok(first), Ok(last)) = (filled('0'), filled('f')) else { return Ok(Vec::new()) };
+        let (first, last): (ExecutionId, ExecutionId) = (first, last);
+        let mut scan = Scan::all::<Execution>().until(&last).limit(limit);
+        scan.after = first.before().map(|before| vec![before.to_value()]);
+        let rows: Vec<(Execution, u64)> = self.store.list(scan).await?;
+        Ok(rows.into_iter().map(|(row, _)| row).filter(|row| self.has(row)).collect())
     }
 
     /// The journal of an execution.

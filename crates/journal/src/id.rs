@@ -62,6 +62,15 @@ impl ExecutionId {
         &self.0
     }
 
+    /// The last id that is smaller than this one.
+    pub fn before(self) -> Option<Self> {
+        let last = self.0.iter().rposition(|byte| *byte != 0)?;
+        let mut bytes = self.0;
+        bytes[last] -= 1;
+        bytes[last + 1..].fill(u8::MAX);
+        Some(Self(bytes))
+    }
+
     /// The execution itself as a promise: what its parent awaits.
     pub fn promise(self) -> PromiseId {
         PromiseId { root: self, path: SmallVec::new() }

@@ -6,6 +6,7 @@
 
 mod access;
 mod answer;
+mod connections;
 mod routes;
 mod service;
 pub mod token;
@@ -16,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::serve::ListenerExt as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -37,6 +37,8 @@ pub struct Options {
     pub admission: Admission,
     /// Requests a second of each token; as many as it can unless told.
     pub requests_per_second: Option<NonZeroU32>,
+    /// How long a connection may say nothing before it is closed.
+    pub silence: Duration,
     /// What is measured.
     pub metrics: Option<PrometheusHandle>,
 }
@@ -73,23 +75,12 @@ impl App {
 }
 
 /// Answers requests until `stage` says otherwise, and those that were under way then.
-pub async fn serve(
-    listener: TcpListener,
-    service: Service,
-    options: Options,
-    mut stage: watch::Receiver<Stage>,
-) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, service: Service, options: Options, mut stage: watch::Receiver<Stage>) {
     let gate = Gate::new(options.admission, options.requests_per_second);
     let leaving = AtomicBool::new(false);
     let service = service.until(stage.clone());
     let app = Arc::new(App { service, gate, metrics: options.metrics, leaving, stage: stage.clone() });
     let router = routes::router(Arc::clone(&app));
-    let listener = listener.tap_io(|connection| {
-        // An answer is one small packet: it is not held back for more.
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!(%error, "a connection cannot be told to hurry");
-        }
-    });
     let tidying = tokio::spawn({
         let app = Arc::clone(&app);
         async move {
@@ -105,7 +96,6 @@ pub async fn serve(
         app.leaving.store(true, Ordering::Relaxed);
         drop(stage.wait_for(|stage| *stage >= Stage::Stopping).await);
     };
-    let served = axum::serve(listener, router).with_graceful_shutdown(stopped).await;
+    connections::take(listener, router, options.silence, stopped).await;
     tidying.abort();
-    served
 }

@@ -98,7 +98,12 @@ impl Readers {
         if scan.after.is_some() && after.len() != order.len() {
             return Err(wrong(scan.table, order[0], "the row to start after has another number of columns"));
         }
-        let shape = Shape { equal, has_until: scan.until.is_some(), has_after: scan.after.is_some() };
+        let shape = Shape {
+            equal,
+            has_until: scan.until.is_some(),
+            has_after: scan.after.is_some(),
+            is_reversed: scan.is_reversed,
+        };
         let cells: Vec<Cell<'_>> = scan.equal.iter().chain(&scan.until).chain(after).map(Cell).collect();
         let mut params: Vec<Param<'_>> = cells.iter().map(|cell| cell as Param<'_>).collect();
         params.push(&limit);

@@ -26,6 +26,8 @@ pub(crate) struct Shape {
     pub(crate) has_until: bool,
     /// Whether there is a row to start after.
     pub(crate) has_after: bool,
+    /// Whether the last come first.
+    pub(crate) is_reversed: bool,
 }
 
 /// The names of the key's columns.
@@ -104,10 +106,13 @@ pub(crate) fn scan(table: &Table, order: &[&str], shape: Shape) -> String {
     }
     if shape.has_after {
         let after = joined(", ", order.iter().map(|_| next()));
-        conditions.push(format!("({}) > ({after})", order.join(", ")));
+        let beyond = if shape.is_reversed { "<" } else { ">" };
+        conditions.push(format!("({}) {beyond} ({after})", order.join(", ")));
     }
     let filter = if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
-    format!("SELECT {} FROM {} {filter}ORDER BY {} LIMIT {}", columns(table), table.name, order.join(", "), next())
+    let order = order.join(if shape.is_reversed { " DESC, " } else { ", " });
+    let last = if shape.is_reversed { " DESC" } else { "" };
+    format!("SELECT {} FROM {} {filter}ORDER BY {order}{last} LIMIT {}", columns(table), table.name, next())
 }
 
 /// Takes numbers for rows whose key the store assigns.
@@ -178,14 +183,21 @@ mod tests {
         let order = Timer::TABLE.order_of(Some(Timer::BY_DUE));
         let all = "SELECT execution_id, promise, shard, fire_at, version FROM timers";
         assert_eq!(
-            scan(Timer::TABLE, &order, Shape { equal: 0, has_until: false, has_after: false }),
+            scan(Timer::TABLE, &order, Shape { equal: 0, has_until: false, has_after: false, is_reversed: false }),
             format!("{all} ORDER BY shard, fire_at, execution_id, promise LIMIT $1")
         );
         assert_eq!(
-            scan(Timer::TABLE, &order, Shape { equal: 1, has_until: true, has_after: true }),
+            scan(Timer::TABLE, &order, Shape { equal: 1, has_until: true, has_after: true, is_reversed: false }),
             format!(
                 "{all} WHERE shard = $1 AND fire_at <= $2 AND (shard, fire_at, execution_id, promise) > \
                  ($3, $4, $5, $6) ORDER BY shard, fire_at, execution_id, promise LIMIT $7"
+            )
+        );
+        assert_eq!(
+            scan(Timer::TABLE, &order, Shape { equal: 0, has_until: false, has_after: true, is_reversed: true }),
+            format!(
+                "{all} WHERE (shard, fire_at, execution_id, promise) < ($1, $2, $3, $4) \
+                 ORDER BY shard DESC, fire_at DESC, execution_id DESC, promise DESC LIMIT $5"
             )
         );
     }

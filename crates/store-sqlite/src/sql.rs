@@ -101,11 +101,14 @@ pub(crate) fn scan(scan: &Scan) -> String {
     }
     if let Some(after) = &scan.after {
         let values: Vec<String> = after.iter().map(|_| next()).collect();
-        wanted.push(format!("({}) > ({})", order.join(", "), values.join(", ")));
+        let beyond = if scan.is_reversed { "<" } else { ">" };
+        wanted.push(format!("({}) {beyond} ({})", order.join(", "), values.join(", ")));
     }
     let filter = if wanted.is_empty() { String::new() } else { format!(" WHERE {}", wanted.join(" AND ")) };
     let (columns, table) = (list(scan.table.columns), scan.table.name);
-    format!("SELECT {columns}, version FROM {table}{filter} ORDER BY {} LIMIT {}", order.join(", "), next())
+    let order = order.join(if scan.is_reversed { " DESC, " } else { ", " });
+    let last = if scan.is_reversed { " DESC" } else { "" };
+    format!("SELECT {columns}, version FROM {table}{filter} ORDER BY {order}{last} LIMIT {}", next())
 }
 
 #[cfg(test)]

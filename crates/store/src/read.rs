@@ -101,6 +101,8 @@ pub struct Scan {
     pub until: Option<Value>,
     /// Only rows after the one with these values in all columns of the order.
     pub after: Option<Vec<Value>>,
+    /// Whether the last come first.
+    pub is_reversed: bool,
     /// At most so many.
     pub limit: usize,
 }
@@ -108,12 +110,24 @@ pub struct Scan {
 impl Scan {
     /// The first thousand rows of a table in the order of its key.
     pub const fn all<R: Record>() -> Self {
-        Self { table: R::TABLE, index: None, equal: Vec::new(), until: None, after: None, limit: 1_000 }
+        Self::of(R::TABLE, None)
     }
 
     /// The first thousand rows of a table in the order of an index.
     pub const fn by<R: Record>(index: &'static Index) -> Self {
-        Self { table: R::TABLE, index: Some(index), equal: Vec::new(), until: None, after: None, limit: 1_000 }
+        Self::of(R::TABLE, Some(index))
+    }
+
+    /// The first thousand rows of a table in an order.
+    pub(crate) const fn of(table: &'static Table, index: Option<&'static Index>) -> Self {
+        Self { table, index, equal: Vec::new(), until: None, after: None, is_reversed: false, limit: 1_000 }
+    }
+
+    /// The other way round: the last first, and `after` means before.
+    #[must_use]
+    pub const fn reversed(mut self) -> Self {
+        self.is_reversed = !self.is_reversed;
+        self
     }
 
     /// Only rows with this value in the next column of the order.

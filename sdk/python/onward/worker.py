@@ -175,7 +175,10 @@ class Worker:
                 continue
             failures = 0
             for task in claimed:
-                self._slots.put(Lease(task, asked, time.monotonic()))
+                if self._stopping.is_set():
+                    give_back(self._tasks, task)
+                else:
+                    self._slots.put(Lease(task, asked, time.monotonic()))
 
     def _back_off(self, error: OnwardError, failures: int) -> None:
         """Waits until claiming may go well again. Raises what does not pass."""

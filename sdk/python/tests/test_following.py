@@ -41,6 +41,19 @@ class Following(unittest.TestCase):
         # Nothing was claimed while the slot was busy.
         self.assertEqual(self.fake.names(), ["claim", "t-1/complete", "t-2/fail", "claim"])
 
+    def test_a_task_that_is_claimed_by_a_worker_that_stops_is_given_back(self) -> None:
+        worker = self.worker(1)
+
+        def stopped_meanwhile() -> dict[str, Any]:
+            worker._stopping.set()
+            return {"tasks": [described(1)]}
+
+        self.fake.answer("claim", stopped_meanwhile)
+        worker.task("count")(lambda number: number)
+        with worker:
+            self.assertTrue(self.fake.claim_waits.wait(LIMIT_S))
+        self.assertEqual(self.fake.told(), ["t-1/release"])
+
     def test_a_task_that_comes_with_the_answer_stays_in_the_slot(self) -> None:
         worker, ended = self.worker(3), threading.Event()
         self.fake.answer("claim", {"tasks": [described(0), described(100)]})

@@ -23,7 +23,7 @@ mod worker;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use clap::ValueEnum;
 
 use self::figures::Figures;
@@ -150,6 +150,24 @@ impl Settings {
 }
 
 impl Args {
+    /// Nothing that was asked for goes by unnoticed.
+    fn expect_use(&self) -> anyhow::Result<()> {
+        use Workload::{Chain, Fanout, Parked, Recovery, Start};
+        let options: [(&str, bool, &[Workload]); 4] = [
+            ("--concurrency is for chain and start", self.concurrency.is_some(), &[Chain, Start]),
+            ("--seconds is for chain, fanout and start", self.seconds.is_some(), &[Chain, Fanout, Start]),
+            ("--count is for parked and recovery", self.count.is_some(), &[Parked, Recovery]),
+            ("--lease-ms is for recovery", self.lease_ms.is_some(), &[Recovery]),
+        ];
+        for (words, is_given, used_by) in options {
+            let is_used = self.workloads.is_empty() || self.workloads.iter().any(|it| used_by.contains(it));
+            if is_given && !is_used {
+                bail!("{words}");
+            }
+        }
+        Ok(())
+    }
+
     fn settings(&self) -> Settings {
         let seconds = self.seconds.map(|seconds| Duration::from_secs(seconds.into()));
         let count = self.count.map(|count| count as usize);
@@ -193,6 +211,7 @@ async fn measure(args: &Args) -> anyhow::Result<ExitCode> {
         paint::say("this is a debug build: its figures say nothing");
     }
     descriptors::allow_many();
+    args.expect_use()?;
     let settings = args.settings();
     let places = Place::find_all(&args.stores)?;
     let mut signals = Signals::listen()?;

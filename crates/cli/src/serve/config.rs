@@ -32,7 +32,7 @@ pub(crate) fn run(Command::Show(args): &Command) -> anyhow::Result<ExitCode> {
     let hosts = |hosts: &Setting<Vec<onward_embed::HostPattern>>| {
         json!(hosts.value.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
-    let rows: [(&str, Value, Source); 10] = [
+    let rows: [(&str, Value, Source); 11] = [
         ("store", json!(settings.store.value.as_deref().map(redacted)), settings.store.source),
         ("listen", json!(settings.listen.value.to_string()), settings.listen.source),
         ("tls-in-front", json!(settings.tls_in_front.value), settings.tls_in_front.source),
@@ -41,6 +41,7 @@ pub(crate) fn run(Command::Show(args): &Command) -> anyhow::Result<ExitCode> {
         ("drain-ms", json!(settings.drain_ms.value), settings.drain_ms.source),
         ("otlp-endpoint", json!(settings.otlp_endpoint.value.as_deref().map(redacted)), settings.otlp_endpoint.source),
         ("requests-per-second", json!(settings.requests_per_second.value), settings.requests_per_second.source),
+        ("idle-ms", json!(settings.idle_ms.value), settings.idle_ms.source),
         ("allow-hosts", hosts(&settings.allow_hosts), settings.allow_hosts.source),
         ("allow-private-hosts", hosts(&settings.allow_private_hosts), settings.allow_private_hosts.source),
     ];

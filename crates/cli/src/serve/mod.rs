@@ -2,6 +2,7 @@
 
 mod config;
 mod dev;
+mod measured;
 mod run;
 mod settings;
 mod token;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use onward_embed::{Builder, Engine, HostRule};
 use onward_engine::client::{Client, Scope};
 use onward_engine::projector::{self, Projector};
@@ -15,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::settings::{SettingArgs, Settings};
-use super::traces;
+use super::{measured, traces};
 use crate::signals::Signals;
 use crate::{descriptors, paint};
 
@@ -35,15 +34,6 @@ pub(crate) struct Args {
 
 /// How long requests may take that are under way when it stops to listen.
 const ANSWER: Duration = Duration::from_secs(5);
-
-/// The buckets of everything that takes time.
-const SECONDS: [f64; 13] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0];
-
-/// How many commits share a transaction.
-const COMMITS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1_024.0];
-
-/// How often histograms are tidied.
-const UPKEEP: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = args.settings.settle()?;
@@ -80,7 +70,7 @@ pub(super) async fn serve(
     ready: impl FnOnce(std::net::SocketAddr) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     descriptors::allow_many();
-    let metrics = recorder()?;
+    let metrics = measured::recorder()?;
     let listener = TcpListener::bind(settings.listen.value)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen.value))?;
@@ -96,7 +86,8 @@ pub(super) async fn serve(
     let projecting = tokio::spawn(Projector::new(Arc::clone(&store), projector::Options::default()).run());
     let service = Service::new(Client::new(store, usual_scope()?)).with_code(engine.code()).beside(engine.node());
     let (stage, staged) = watch::channel(Stage::Serving);
-    let options = Options { admission, requests_per_second, metrics: Some(metrics) };
+    let silence = Duration::from_millis(settings.idle_ms.value.get());
+    let options = Options { admission, requests_per_second, silence, metrics: Some(metrics) };
     let mut serving = tokio::spawn(onward_server::serve(listener, service, options, staged));
     let mut signals = Signals::listen()?;
     ready(address)?;
@@ -104,7 +95,7 @@ pub(super) async fn serve(
         () = signals.next() => {}
         error = engine.failed() => return Err(error.into()),
         ended = &mut serving => {
-            ended??;
+            ended?;
             bail!("the server has ended, and nobody asked for it");
         }
     }
@@ -127,22 +118,6 @@ pub(super) async fn serve(
     again.abort();
     drained?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn recorder() -> anyhow::Result<PrometheusHandle> {
-    let commits = Matcher::Full("onward_store_commits_per_transaction".to_owned());
-    let recorder =
-        PrometheusBuilder::new().set_buckets(&SECONDS).and_then(|it| it.set_buckets_for_metric(commits, &COMMITS));
-    let recorder = recorder.context("metrics cannot be kept")?;
-    let handle = recorder.install_recorder().context("metrics cannot be kept")?;
-    let upkeep = handle.clone();
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(UPKEEP).await;
-            upkeep.run_upkeep();
-        }
-    });
-    Ok(handle)
 }
 
 fn builder(settings: &Settings, store: Arc<dyn Store>) -> anyhow::Result<Builder> {

@@ -39,6 +39,9 @@ pub(crate) struct SettingArgs {
     /// Requests a second of each token; 5000 unless told [env: ONWARD_REQUESTS_PER_SECOND]
     #[arg(long, value_name = "N")]
     requests_per_second: Option<NonZeroU32>,
+    /// How long a connection may say nothing before it is closed, in milliseconds; 120000 unless told [env: ONWARD_IDLE_MS]
+    #[arg(long, value_name = "MS")]
+    idle_ms: Option<NonZeroU64>,
     /// Let tasks send requests to this host, where their component may too [env: ONWARD_ALLOW_HOSTS]
     #[arg(long = "allow-host", value_name = "HOST", value_delimiter = ',')]
     allow_hosts: Option<Vec<HostPattern>>,
@@ -59,6 +62,7 @@ struct File {
     drain_ms: Option<u64>,
     otlp_endpoint: Option<String>,
     requests_per_second: Option<NonZeroU32>,
+    idle_ms: Option<NonZeroU64>,
     allow_hosts: Option<Vec<String>>,
     allow_private_hosts: Option<Vec<String>>,
 }
@@ -100,6 +104,7 @@ pub(crate) struct Settings {
     pub(crate) drain_ms: Setting<u64>,
     pub(crate) otlp_endpoint: Setting<Option<String>>,
     pub(crate) requests_per_second: Setting<NonZeroU32>,
+    pub(crate) idle_ms: Setting<NonZeroU64>,
     pub(crate) allow_hosts: Setting<Vec<HostPattern>>,
     pub(crate) allow_private_hosts: Setting<Vec<HostPattern>>,
 }
@@ -109,6 +114,8 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Ad
 const LEASE_MS: NonZeroU64 = NonZeroU64::new(5_000).expect("not zero");
 const DRAIN_MS: u64 = 10_000;
 const REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(5_000).expect("not zero");
+/// More than what proxies keep a connection for, so that they close it and not this end, just as they use it again.
+const IDLE_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not zero");
 
 impl SettingArgs {
     /// The settings that hold.
@@ -150,6 +157,7 @@ impl SettingArgs {
                 || REQUESTS_PER_SECOND,
                 |text| Ok(text.parse()?),
             )?,
+            idle_ms: pick(args.idle_ms, "ONWARD_IDLE_MS", file.idle_ms, || IDLE_MS, |text| Ok(text.parse()?))?,
             allow_hosts: pick(
                 args.allow_hosts,
                 "ONWARD_ALLOW_HOSTS",

@@ -1,15 +1,12 @@
 //! `onward tasks`: what workers perform, or will.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use onward_api::task::{TaskInfo, TaskListing};
 
 use crate::access::{Want, WorkArgs};
+use crate::pages::{ListArgs, Page};
 use crate::paint;
-
-/// Tasks that are asked for at a time.
-const PAGE: u32 = 1_000;
 
 /// List tasks that workers perform, and those that wait for a worker
 ///
@@ -20,51 +17,24 @@ const PAGE: u32 = 1_000;
 pub(crate) struct Args {
     #[command(flatten)]
     work: WorkArgs,
-    /// At most so many
-    #[arg(long, default_value_t = 100)]
-    limit: usize,
-    /// Print one JSON object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    list: ListArgs,
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let onward = args.work.open(Want::Read).await?;
-    let mut out = io::stdout().lock();
-    if !args.json {
-        writeln!(
-            out,
-            "{:<24}  {:<7}  {:>7}  {:<12}  {:<27}  worker",
-            "function", "state", "attempt", "execution", "since"
-        )?;
-    }
-    let mut listing = TaskListing::default();
-    let mut left = args.limit;
-    while left > 0 {
-        listing.limit = Some(u32::try_from(left).unwrap_or(PAGE).min(PAGE));
-        let page = onward.tasks(listing).await?;
-        left -= page.tasks.len().min(left);
-        for task in &page.tasks {
-            line(args, &mut out, task)?;
-        }
-        listing = TaskListing { after: page.next, ..TaskListing::default() };
-        if listing.after.is_none() {
-            break;
-        }
-    }
-    if listing.after.is_some() && !args.json {
-        paint::say(format_args!("there may be more than {}: --limit N shows more", args.limit));
-    }
+    let heading =
+        format!("{:<24}  {:<7}  {:>7}  {:<12}  {:<27}  worker", "function", "state", "attempt", "execution", "since");
+    let page = async |limit, after| {
+        let page = onward.tasks(TaskListing { limit: Some(limit), after }).await?;
+        Ok(Page { items: page.tasks, next: page.next })
+    };
+    args.list.print(&heading, line, page).await?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(args: &Args, out: &mut impl io::Write, task: &TaskInfo) -> anyhow::Result<()> {
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string(task)?)?;
-        return Ok(());
-    }
+fn line(task: &TaskInfo) -> String {
     let TaskInfo { function, state, attempt, execution, queued_at, worker, .. } = task;
     let worker = paint::plain(worker.as_deref().unwrap_or_default());
-    writeln!(out, "{function:<24}  {state:<7}  {attempt:>7}  {:<12}  {queued_at:<27}  {worker}", &execution[..12])?;
-    Ok(())
+    format!("{function:<24}  {state:<7}  {attempt:>7}  {:<12}  {queued_at:<27}  {worker}", &execution[..12])
 }

@@ -1,5 +1,6 @@
 //! A server and those who ask it: tenants are kept apart, whoever waits is answered, and whoever guesses is slowed down.
 
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::Stdio;
 
@@ -96,4 +97,52 @@ fn whoever_guesses_tokens_is_slowed_down() {
     let guesses: Vec<u16> = guesses.collect();
     assert!(guesses.contains(&401) && guesses.contains(&429), "{guesses:?}");
     assert_eq!(server.ask("GET /v1/functions", &admin, "").status, 200, "others need not wait for that");
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_closed() {
+    let place = Place::sqlite();
+    let admin = token(&place, "admin", &[]);
+    let server = Server::of(&place, &["--idle-ms", "300"]);
+    // Nothing, a part of a head, what begins another protocol, and nothing more after an answer.
+    for said in ["", "GET /healthz HTTP/1.1\r\nhost: a\r\n", "PRI * HT", "GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n"] {
+        let mut stream = server.connect();
+        stream.write_all(said.as_bytes()).unwrap();
+        let mut heard = Vec::new();
+        stream.read_to_end(&mut heard).unwrap();
+        assert_eq!(heard.starts_with(b"HTTP/1.1 200"), said.ends_with("\r\n\r\n"), "{}", text(&heard));
+    }
+    // Whoever has asked may wait for longer than that.
+    let start = json!({ "function": "blocking_signal", "input": { "order": 7 }, "waitMs": 1_000 }).to_string();
+    assert_eq!(server.ask("POST /v1/executions", &admin, &start).status, 201);
+}
+
+#[test]
+fn the_last_started_is_listed_first_unless_asked_otherwise() {
+    let place = Place::sqlite();
+    let started: Vec<String> = (0..3)
+        .map(|order| {
+            let input = json!({ "order": order }).to_string();
+            let started = place.run(&["start", "blocking_signal", &input, "--key", &order.to_string(), "--json"]);
+            let started: Value = serde_json::from_slice(&started.stdout).unwrap();
+            started["execution"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    let listed = |args: &[&str]| -> Vec<String> {
+        let listed = place.run(&[&["ls", "--json"], args].concat());
+        let id = |line: &str| serde_json::from_str::<Value>(line).unwrap()["execution"].as_str().unwrap().to_owned();
+        text(&listed.stdout).lines().map(id).collect()
+    };
+    let newest: Vec<String> = started.iter().rev().cloned().collect();
+    assert_eq!(listed(&["--oldest"]), started);
+    assert_eq!(listed(&[]), newest);
+    assert_eq!(listed(&["--limit", "2"]), newest[..2]);
+    let admin = token(&place, "viewer", &[]);
+    let server = Server::of(&place, &[]);
+    let page = server.ask("GET /v1/executions?limit=2&state=blocked", &admin, "").json();
+    let rest = format!("GET /v1/executions?after={}", page["next"].as_str().unwrap());
+    let rest = server.ask(&rest, &admin, "").json();
+    assert_eq!(rest["executions"][0]["execution"], started[0], "{rest}");
+    let shown = server.ask(&format!("GET /v1/executions/{}", &started[0][..12]), &admin, "").json();
+    assert_eq!((&shown["execution"], &shown["key"]), (&json!(started[0]), &json!("0")));
 }

@@ -61,12 +61,16 @@ impl Server {
         self.command(token, args).output().unwrap()
     }
 
+    pub(crate) fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).unwrap()
+    }
+
     pub(crate) fn ask(&self, request: &str, token: &str, body: &str) -> Answer {
         self.ask_with(request, token, "content-type: application/json\r\n", body)
     }
 
     pub(crate) fn ask_with(&self, request: &str, token: &str, headers: &str, body: &str) -> Answer {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let mut stream = self.connect();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let bearer = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
         let length = body.len();

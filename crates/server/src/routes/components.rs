@@ -5,11 +5,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_api::Onward as _;
 use onward_api::component::{Components, Deployed, NamedFunctions};
-use onward_api::problem::Problem;
 use onward_api::token::Deed;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::refusals;
 use crate::access::Access;
 use crate::answer::{Answer, Failed, Params, Raw};
 
@@ -31,7 +31,7 @@ pub(super) struct Permissions {
     request_body(content = Vec<u8>, content_type = "application/wasm", description = "The bytes of the component"),
     responses(
         (status = 201, description = "It is deployed", body = Deployed),
-        (status = "default", description = "It was not deployed", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Body, refusals::Conflict,
     ),
 )]
 pub(super) async fn deploy(
@@ -50,7 +50,7 @@ pub(super) async fn deploy(
     get, path = "/v1/functions", tag = "components", operation_id = "listFunctions",
     responses(
         (status = 200, description = "All of them", body = NamedFunctions),
-        (status = "default", description = "They could not be listed", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual,
     ),
 )]
 pub(super) async fn functions(access: Access) -> Answer<NamedFunctions> {
@@ -62,7 +62,7 @@ pub(super) async fn functions(access: Access) -> Answer<NamedFunctions> {
     get, path = "/v1/components", tag = "components", operation_id = "listComponents",
     responses(
         (status = 200, description = "All of them, the last deployed first", body = Components),
-        (status = "default", description = "They could not be listed", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual,
     ),
 )]
 pub(super) async fn list(access: Access) -> Answer<Components> {

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use utoipa::IntoParams;
 
 use super::executions::JSON_LINES;
+use super::refusals;
 use crate::access::Access;
 use crate::answer::{Failed, Params};
 
@@ -23,7 +24,7 @@ use crate::answer::{Failed, Params};
     get, path = "/v1/doctor", tag = "administration", operation_id = "doctor",
     responses(
         (status = 200, description = "One finding a line, and a verdict", body = String, content_type = "application/jsonl"),
-        (status = "default", description = "It could not be checked", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual,
     ),
 )]
 pub(super) async fn doctor(access: Access) -> Result<Response, Failed> {
@@ -60,7 +61,7 @@ pub(super) struct Which {
     get, path = "/v1/verify", tag = "administration", operation_id = "verify", params(Which),
     responses(
         (status = 200, description = "One finding a line, and a verdict", body = String, content_type = "application/jsonl"),
-        (status = "default", description = "It could not be checked", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual,
     ),
 )]
 pub(super) async fn verify(access: Access, Params(which): Params<Which>) -> Result<Response, Failed> {

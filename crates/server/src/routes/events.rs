@@ -15,6 +15,7 @@ use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::executions::sequence;
+use super::refusals;
 use crate::Service;
 use crate::access::Access;
 use crate::answer::{Failed, Named, Params};
@@ -49,7 +50,7 @@ pub(super) struct From {
     ),
     responses(
         (status = 200, description = "Its events", body = String, content_type = "text/event-stream"),
-        (status = "default", description = "It could not be followed", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn follow(

@@ -13,6 +13,7 @@ use onward_api::token::Deed;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::refusals;
 use crate::access::Access;
 use crate::answer::{Answer, Body, Failed, Named, Params};
 
@@ -44,7 +45,7 @@ pub(super) const JSON_LINES: &str = "application/jsonl";
     responses(
         (status = 201, description = "It was started", body = Started),
         (status = 200, description = "The key had started it before", body = Started),
-        (status = "default", description = "It was not started", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn start(
@@ -69,14 +70,14 @@ pub(super) async fn start(
     Ok((status, Json(started)).into_response())
 }
 
-/// Lists executions, oldest first.
+/// Lists executions, the last that was started first unless asked otherwise.
 ///
 /// A page may be short, or empty, without being the last: go on as long as there is a `next`.
 #[utoipa::path(
     get, path = "/v1/executions", tag = "executions", operation_id = "listExecutions", params(Listing),
     responses(
         (status = 200, description = "A page", body = ExecutionPage),
-        (status = "default", description = "They could not be listed", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual,
     ),
 )]
 pub(super) async fn list(access: Access, Params(listing): Params<Listing>) -> Answer<ExecutionPage> {
@@ -89,7 +90,7 @@ pub(super) async fn list(access: Access, Params(listing): Params<Listing>) -> An
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
         (status = 200, description = "The execution", body = Execution),
-        (status = "default", description = "It could not be shown", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn show(access: Access, Named(execution): Named) -> Answer<Execution> {
@@ -113,7 +114,7 @@ pub(super) struct Patience {
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), Patience),
     responses(
         (status = 200, description = "What is known", body = Outcome),
-        (status = "default", description = "It could not be read", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn result(
@@ -145,7 +146,7 @@ pub(super) struct From {
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), From),
     responses(
         (status = 200, description = "One event a line", body = String, content_type = "application/jsonl"),
-        (status = "default", description = "It could not be read", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn journal(
@@ -163,7 +164,7 @@ pub(super) async fn journal(
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
         (status = 200, description = "Its bytes", content_type = "application/wasm"),
-        (status = "default", description = "It could not be read", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn component(access: Access, Named(execution): Named) -> Result<Response, Failed> {
@@ -177,7 +178,7 @@ pub(super) async fn component(access: Access, Named(execution): Named) -> Result
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
         (status = 200, description = "An explanation", body = Explanation),
-        (status = "default", description = "It could not be explained", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn why(access: Access, Named(execution): Named) -> Answer<Explanation> {
@@ -191,7 +192,7 @@ pub(super) async fn why(access: Access, Named(execution): Named) -> Answer<Expla
     request_body = Signal,
     responses(
         (status = 202, description = "It is on its way", body = Sent),
-        (status = "default", description = "It was not sent", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn signal(
@@ -210,7 +211,7 @@ pub(super) async fn signal(
     request_body = Cancel,
     responses(
         (status = 202, description = "It is asked", body = Sent),
-        (status = "default", description = "It was not asked", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn cancel(

@@ -4,6 +4,7 @@ mod components;
 mod doctor;
 mod events;
 mod executions;
+mod refusals;
 mod runs;
 mod status;
 mod tasks;
@@ -43,6 +44,7 @@ const EVENTS_BYTES_MAX: usize = 16 << 20;
         (name = "runs", description = "Run events and snapshots"),
         (name = "administration", description = "Tokens, and the store as a whole"),
     ),
+    components(schemas(Problem)),
     security(("token" = []), ()),
 )]
 struct Described;

@@ -2,13 +2,13 @@
 
 use axum::Json;
 use onward_api::Onward as _;
-use onward_api::problem::Problem;
 use onward_api::run::{Append, AppendedAll, RunEventPage, RunSnapshot};
 use onward_api::token::Deed;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::executions::{patience, sequence};
+use super::refusals;
 use crate::access::Access;
 use crate::answer::{Answer, Body, Named, Params};
 
@@ -22,7 +22,7 @@ const PAGE: u32 = 1_000;
     post, path = "/v1/run-events", tag = "runs", operation_id = "appendRunEvents", request_body = Append,
     responses(
         (status = 200, description = "They are durable", body = AppendedAll),
-        (status = "default", description = "None of them was stored", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Body, refusals::Conflict,
     ),
 )]
 pub(super) async fn append(access: Access, Body(append): Body<Append>) -> Answer<AppendedAll> {
@@ -53,7 +53,7 @@ pub(super) struct After {
     params(("run" = String, Path, description = "The run"), After),
     responses(
         (status = 200, description = "A page", body = RunEventPage),
-        (status = "default", description = "They could not be read", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Absent,
     ),
 )]
 pub(super) async fn events(
@@ -82,7 +82,7 @@ pub(super) struct Which {
     params(("run" = String, Path, description = "The run"), Which),
     responses(
         (status = 200, description = "Its snapshot", body = RunSnapshot),
-        (status = "default", description = "It could not be read", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Absent,
     ),
 )]
 pub(super) async fn snapshot(

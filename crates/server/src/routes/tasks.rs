@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use onward_api::Onward as _;
-use onward_api::problem::Problem;
 use onward_api::task::{Claim, Claimed, Complete, Ended, Extended, Fail, Heartbeat, Release, TaskListing, TaskPage};
 use onward_api::token::Deed;
 
 use super::executions::patience;
+use super::refusals;
 use crate::App;
 use crate::access::Access;
 use crate::answer::{Answer, Body, Named, Params};
@@ -22,7 +22,7 @@ use crate::answer::{Answer, Body, Named, Params};
     post, path = "/v1/tasks/claim", tag = "tasks", operation_id = "claimTasks", request_body = Claim,
     responses(
         (status = 200, description = "The tasks", body = Claimed),
-        (status = "default", description = "There is nothing to claim for this worker", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Body, refusals::Conflict,
     ),
 )]
 pub(super) async fn claim(State(app): State<Arc<App>>, access: Access, Body(claim): Body<Claim>) -> Answer<Claimed> {
@@ -40,7 +40,7 @@ pub(super) async fn claim(State(app): State<Arc<App>>, access: Access, Body(clai
     request_body = Heartbeat,
     responses(
         (status = 200, description = "It holds the task for as long again", body = Extended),
-        (status = "default", description = "It does not hold the task", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn heartbeat(access: Access, Named(task): Named, Body(beat): Body<Heartbeat>) -> Answer<Extended> {
@@ -54,7 +54,7 @@ pub(super) async fn heartbeat(access: Access, Named(task): Named, Body(beat): Bo
     request_body = Complete,
     responses(
         (status = 200, description = "It is recorded", body = Ended),
-        (status = "default", description = "It is not recorded", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn complete(access: Access, Named(task): Named, Body(complete): Body<Complete>) -> Answer<Ended> {
@@ -68,7 +68,7 @@ pub(super) async fn complete(access: Access, Named(task): Named, Body(complete):
     request_body = Fail,
     responses(
         (status = 200, description = "It is recorded", body = Ended),
-        (status = "default", description = "It is not recorded", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn fail(access: Access, Named(task): Named, Body(fail): Body<Fail>) -> Answer<Ended> {
@@ -80,7 +80,7 @@ pub(super) async fn fail(access: Access, Named(task): Named, Body(fail): Body<Fa
     get, path = "/v1/tasks", tag = "tasks", operation_id = "listTasks", params(TaskListing),
     responses(
         (status = 200, description = "A page", body = TaskPage),
-        (status = "default", description = "They could not be listed", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual,
     ),
 )]
 pub(super) async fn list(access: Access, Params(listing): Params<TaskListing>) -> Answer<TaskPage> {
@@ -94,7 +94,7 @@ pub(super) async fn list(access: Access, Params(listing): Params<TaskListing>) -
     request_body = Release,
     responses(
         (status = 200, description = "It is for others", body = Ended),
-        (status = "default", description = "It is not held by this worker", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn release(access: Access, Named(task): Named, Body(release): Body<Release>) -> Answer<Ended> {

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use onward_api::problem::{Code, Problem};
 use onward_api::token::{Deed, MadeToken, NewToken, TokenList};
 
+use super::refusals;
 use crate::access::Access;
 use crate::answer::{Answer, Body, Failed, Named};
 use crate::token;
@@ -15,7 +16,7 @@ use crate::token;
     post, path = "/v1/tokens", tag = "administration", operation_id = "createToken", request_body = NewToken,
     responses(
         (status = 201, description = "It is good from now on", body = MadeToken),
-        (status = "default", description = "It was not made", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Body, refusals::Conflict,
     ),
 )]
 pub(super) async fn create(access: Access, Body(new): Body<NewToken>) -> Result<Response, Failed> {
@@ -31,7 +32,7 @@ pub(super) async fn create(access: Access, Body(new): Body<NewToken>) -> Result<
     get, path = "/v1/tokens", tag = "administration", operation_id = "listTokens",
     responses(
         (status = 200, description = "All of them", body = TokenList),
-        (status = "default", description = "They could not be listed", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual,
     ),
 )]
 pub(super) async fn list(access: Access) -> Answer<TokenList> {
@@ -45,7 +46,7 @@ pub(super) async fn list(access: Access) -> Answer<TokenList> {
     params(("name" = String, Path, description = "What it is called")),
     responses(
         (status = 204, description = "It is no longer good"),
-        (status = "default", description = "It was not taken back", body = Problem, content_type = "application/problem+json"),
+        refusals::Usual, refusals::Absent, refusals::Conflict,
     ),
 )]
 pub(super) async fn revoke(access: Access, Named(name): Named) -> Result<StatusCode, Failed> {

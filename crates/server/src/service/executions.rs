@@ -6,11 +6,11 @@ use std::pin::pin;
 use std::time::Duration;
 
 use onward_api::execution::{
-    Child, Execution, ExecutionPage, Failure, Listing, Outcome, Sent, Signal, Start, Started, Summary,
+    Child, Execution, ExecutionPage, Failure, Listing, Order, Outcome, Sent, Signal, Start, Started, Summary,
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{Json, json};
-use onward_engine::client::is_over;
+use onward_engine::client::{Age, is_over};
 use onward_journal::jsonl::Line;
 use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, Name, Payload, PromiseId, Timestamp};
 use onward_store::tables::Execution as Row;
@@ -82,19 +82,12 @@ impl Service {
             let words = format!("{id} is not the id of an execution, nor four or more digits of one");
             return Err(Problem::new(Code::InvalidRequest, words));
         }
-        let (mut found, mut after, mut seen): (Option<Row>, _, _) = (None, None, 0);
-        while seen < LOOKED_THROUGH {
-            let rows = self.client.executions(after, READ).await.map_err(problem)?;
-            let Some(last) = rows.last() else { break };
-            (seen, after) = (seen + rows.len(), Some((last.created_at, last.execution_id)));
-            for row in rows.into_iter().filter(|row| row.execution_id.to_string().starts_with(&beginning)) {
-                if found.replace(row).is_some() {
-                    let words = format!("several executions begin with {beginning}: give more digits");
-                    return Err(Problem::new(Code::AmbiguousId, words));
-                }
-            }
+        let mut found = self.client.executions_beginning(&beginning, READ).await.map_err(problem)?;
+        if found.len() > 1 {
+            let words = format!("several executions begin with {beginning}: give more digits");
+            return Err(Problem::new(Code::AmbiguousId, words));
         }
-        found.ok_or_else(|| absent(&format!("{beginning}…")))
+        found.pop().ok_or_else(|| absent(&format!("{beginning}…")))
     }
 
     /// A page, looked for in a bounded part of all: it may be short, or empty, and still not be the last.
@@ -105,10 +98,14 @@ impl Service {
             listing.state.is_none_or(|state| state.as_str() == &*row.state)
                 && listing.function.as_ref().is_none_or(|function| **function == *row.function)
         };
+        let age = match listing.order {
+            Order::Newest => Age::NewestFirst,
+            Order::Oldest => Age::OldestFirst,
+        };
         let mut executions = Vec::new();
         let mut seen = 0;
         loop {
-            let rows = self.client.executions(after, READ).await.map_err(problem)?;
+            let rows = self.client.executions(age, after, READ).await.map_err(problem)?;
             let is_last = rows.len() < READ;
             for row in rows {
                 seen += 1;
@@ -136,6 +133,7 @@ impl Service {
             function: row.function.to_string(),
             component: row.component_digest.to_string(),
             state: row.state.to_string(),
+            key: row.start_key.as_ref().map(ToString::to_string),
             created_at: row.created_at.to_string(),
             events: events.len() as u64,
             children,

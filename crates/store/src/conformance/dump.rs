@@ -49,8 +49,7 @@ pub(super) async fn rows(store: &(dyn Store + 'static), table: &'static Table) -
     loop {
         let after = all.last().map(|last| table.key_of(&last.row).0);
         let equal = Vec::new();
-        let page =
-            store.rows(Scan { table, index: None, equal, until: None, after: after.clone(), limit: PAGE }).await?;
+        let page = store.rows(Scan { equal, after: after.clone(), limit: PAGE, ..Scan::of(table, None) }).await?;
         let Some(first) = page.first() else { return Ok(all) };
         advances(after.as_ref(), &table.key_of(&first.row).0)?;
         all.extend(page);

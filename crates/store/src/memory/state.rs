@@ -125,12 +125,19 @@ impl State {
         let wanted = |place: &[Value]| {
             place.starts_with(&scan.equal)
                 && scan.until.as_ref().is_none_or(|until| place.get(scan.equal.len()).is_none_or(|next| next <= until))
-                && scan.after.as_ref().is_none_or(|after| place > after.as_slice())
+                && scan
+                    .after
+                    .as_deref()
+                    .is_none_or(|after| if scan.is_reversed { place < after } else { place > after })
         };
         let rows = self.rows.get(scan.table.name).into_iter().flat_map(BTreeMap::values);
         let placed = rows.map(|stored| (scan.table.pick(&order, &stored.row), stored));
         let found: BTreeMap<Vec<Value>, &Stored> = placed.filter(|(place, _)| wanted(place)).collect();
-        found.into_values().take(scan.limit.min(page_max)).cloned().collect()
+        let limit = scan.limit.min(page_max);
+        if scan.is_reversed {
+            return found.into_values().rev().take(limit).cloned().collect();
+        }
+        found.into_values().take(limit).cloned().collect()
     }
 
     pub(super) fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Vec<JournalChunk> {

@@ -109,7 +109,7 @@ impl Generator {
         let orders: Vec<_> = std::iter::once(None).chain(table.indexes.iter().map(Some)).collect();
         let index = *self.draw.pick(&orders);
         let limit = self.limit();
-        let mut scan = Scan { table, index, equal: Vec::new(), until: None, after: None, limit };
+        let mut scan = Scan { is_reversed: self.draw.percent(25), ..Scan::of(table, index) }.limit(limit);
         let order = table.order_of(index);
         if let Some(stored) = self.known(table).await {
             let place = table.pick(&order, &stored.row);

@@ -181,7 +181,7 @@ impl Player {
     async fn learn(&mut self, table: &'static Table) -> Result<(), Error> {
         loop {
             let after = Some(vec![Value::Int(self.lens.last(table))]);
-            let scan = Scan { table, index: None, equal: Vec::new(), until: None, after, limit: usize::MAX };
+            let scan = Scan { after, limit: usize::MAX, ..Scan::of(table, None) };
             let rows = self.store().rows(scan).await?;
             let before = self.lens.last(table);
             self.lens.learn(table, &rows);

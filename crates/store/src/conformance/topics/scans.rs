@@ -17,10 +17,11 @@ const PREFIXES_MAX: usize = 12;
 
 type Question = for<'a> fn(&'a World<'a>, Order) -> BoxFuture<'a, Verdict>;
 
-const QUESTIONS: [(&str, Question); 4] = [
+const QUESTIONS: [(&str, Question); 5] = [
     ("come_in_order_and_end_at_the_limit", |world, order| Box::pin(in_order(world, order))),
     ("are_narrowed_by_equal_values", |world, order| Box::pin(equal(world, order))),
     ("end_at_until", |world, order| Box::pin(until(world, order))),
+    ("come_in_reverse", |world, order| Box::pin(reversed(world, order))),
     ("are_paged_without_loss_or_repetition", |world, order| Box::pin(paged(world, order))),
 ];
 
@@ -65,8 +66,7 @@ impl Order {
     }
 
     const fn scan(self) -> Scan {
-        let (table, index) = (self.table, self.index);
-        Scan { table, index, equal: Vec::new(), until: None, after: None, limit: 1_000 }
+        Scan::of(self.table, self.index)
     }
 
     /// A row's values in the columns of the order.
@@ -94,9 +94,13 @@ async fn gives(world: &World<'_>, rows: &[Stored], order: Order, scan: Scan) -> 
         let (head, tail) = place.split_at(scan.equal.len());
         head == scan.equal
             && scan.until.as_ref().is_none_or(|until| tail.first() <= Some(until))
-            && scan.after.as_ref().is_none_or(|after| place > *after)
+            && scan.after.as_ref().is_none_or(|after| if scan.is_reversed { place < *after } else { place > *after })
     };
-    let expected: Vec<Stored> = rows.iter().filter(fits).take(scan.limit).cloned().collect();
+    let mut expected: Vec<Stored> = rows.iter().filter(fits).cloned().collect();
+    if scan.is_reversed {
+        expected.reverse();
+    }
+    expected.truncate(scan.limit);
     same(&format!("the rows of {scan:?}"), world.rows(scan).await?, expected)
 }
 
@@ -164,6 +168,20 @@ async fn paged(world: &World<'_>, order: Order) -> Verdict {
         let (equal, until) = (middle[..1].to_vec(), middle.get(1).cloned());
         gives(world, &rows, order, Scan { after: Some(place.clone()), ..order.scan() }).await?;
         gives(world, &rows, order, Scan { equal, until, after: Some(place), ..order.scan() }).await?;
+    }
+    Ok(())
+}
+
+async fn reversed(world: &World<'_>, order: Order) -> Verdict {
+    let rows = filled(world, order).await?;
+    for limit in [0, 1, 39, usize::MAX] {
+        gives(world, &rows, order, order.scan().reversed().limit(limit)).await?;
+    }
+    for stored in rows.iter().step_by(9) {
+        let (place, middle) = (order.place(stored), order.place(&rows[20]));
+        let (equal, until) = (middle[..1].to_vec(), middle.get(1).cloned());
+        gives(world, &rows, order, Scan { after: Some(place.clone()), ..order.scan().reversed() }.limit(7)).await?;
+        gives(world, &rows, order, Scan { equal, until, after: Some(place), ..order.scan().reversed() }).await?;
     }
     Ok(())
 }

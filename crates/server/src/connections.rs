@@ -1,0 +1,78 @@
+//! Connections: taken, answered, and closed when they say nothing.
+
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tower_service::Service as _;
+
+/// How long to leave a system alone that has no descriptor for another connection.
+const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
+
+/// Takes connections until `stopped`, and answers them until each has had what it asked for by then.
+///
+/// A connection has `silence` to say all of the head of its next request; then it is closed.
+pub(crate) async fn take(
+    listener: TcpListener,
+    router: Router,
+    silence: Duration,
+    stopped: impl Future<Output = ()> + Send,
+) {
+    let under_way = GracefulShutdown::new();
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(silence);
+    let mut stopped = pin!(stopped);
+    loop {
+        let stream = tokio::select! {
+            stream = next(&listener) => stream,
+            () = &mut stopped => break,
+        };
+        let router = router.clone();
+        let answer = service_fn(move |request: Request<Incoming>| {
+            let mut router = router.clone();
+            async move { router.call(request).await }
+        });
+        let connection = under_way.watch(http.serve_connection(TokioIo::new(stream), answer));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended early");
+            }
+        });
+    }
+    drop(listener);
+    under_way.shutdown().await;
+}
+
+/// The next connection.
+async fn next(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // An answer is one small packet: it is not held back for more.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "a connection cannot be told to hurry");
+                }
+                return stream;
+            }
+            // Whoever asked has gone.
+            Err(error) if is_of_the_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "a connection cannot be taken");
+                tokio::time::sleep(OUT_OF_DESCRIPTORS).await;
+            }
+        }
+    }
+}
+
+fn is_of_the_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionRefused | ConnectionAborted | ConnectionReset)
+}
