@@ -1,0 +1,70 @@
+//! A campaign run: one execution of a campaign.
+
+use crate::words;
+
+words! {
+    /// What the table says of a campaign run.
+    RunStatus {
+        /// Nobody has begun.
+        Queued = "queued",
+        /// Its jobs are being worked on.
+        Running = "running",
+        /// Everybody was reached who was to be.
+        Completed = "completed",
+        /// Some were reached.
+        Partial = "partial",
+        /// Nobody was reached.
+        Failed = "failed",
+    }
+}
+
+words! {
+    /// What people want of a campaign run.
+    Control {
+        /// That it goes on.
+        Active = "active",
+        /// That nothing more is begun for now.
+        Paused = "paused",
+        /// That nothing more is begun.
+        Cancelled = "cancelled",
+    }
+}
+
+/// What happens to a campaign run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RunAct {
+    /// The first of its jobs is taken.
+    Begin,
+    /// All of its jobs are over, and this is what they came to.
+    End(RunStatus),
+    /// Some of its jobs are tried again.
+    Reopen,
+}
+
+impl RunStatus {
+    /// Where `act` leads; `None` if it is illegal.
+    pub fn after(self, act: RunAct) -> Option<Self> {
+        match (self, act) {
+            (Self::Queued, RunAct::Begin) => Some(Self::Running),
+            (Self::Queued | Self::Running, RunAct::End(outcome)) if outcome.is_over() => Some(outcome),
+            (Self::Partial | Self::Failed, RunAct::Reopen) => Some(Self::Running),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing follows, unless somebody wants it to.
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Completed | Self::Partial | Self::Failed)
+    }
+}
+
+impl Control {
+    /// What becomes of it when somebody wants `next`; `None` if that cannot be.
+    pub const fn then(self, next: Self) -> Option<Self> {
+        match (self, next) {
+            (Self::Active | Self::Paused, Self::Active | Self::Paused | Self::Cancelled) => Some(next),
+            (Self::Cancelled, Self::Cancelled) => Some(next),
+            (Self::Cancelled, Self::Active | Self::Paused) => None,
+        }
+    }
+}
