@@ -65,8 +65,7 @@ mod tests {
 
     #[test]
     fn the_table_is_this() {
-        let acts =
-            [JobAct::Lock, JobAct::Release, JobAct::Complete, JobAct::Fail, JobAct::Bury, JobAct::Redrive];
+        let acts = [JobAct::Lock, JobAct::Release, JobAct::Complete, JobAct::Fail, JobAct::Bury, JobAct::Redrive];
         let mut table = String::new();
         for status in JobStatus::ALL {
             for act in acts {

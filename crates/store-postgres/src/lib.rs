@@ -85,11 +85,12 @@ impl Postgres {
         let mut client = connect::take(&pool).await.map_err(Trouble::into_error)?;
         connect::check_server(&client, Access::Write).await?;
         migrate::to_newest(&mut client).await?;
+        writer::tidy(&client).await?;
         drop(client);
         let writing = connect::pool(&address, writers.max(1) + bulk_writers.max(1), deadline, Access::Write)?;
         let start = Start { pool: writing, clock, writers, bulk_writers, queue, deadline };
         let notices = Some(Notices::start(&pool, &address, deadline).await?);
-        Ok(Self { writers: Some(Writers::start(&start)), notices, ..Self::reading(pool, options) })
+        Ok(Self { writers: Some(Writers::start(&start)?), notices, ..Self::reading(pool, options) })
     }
 
     /// Connects to a database that holds a store, to read from it only. Nothing in it is changed; it may be a standby.

@@ -304,19 +304,31 @@ CREATE TABLE tokens (
 ) STRICT;
 
 CREATE TABLE campaign_runs (
-    id           TEXT    NOT NULL,
-    campaign_id  TEXT    NOT NULL,
-    tenant_id    TEXT    NOT NULL,
-    workspace_id TEXT    NOT NULL,
-    channel      TEXT    NOT NULL,
-    status       TEXT    NOT NULL,
-    created_at   INTEGER NOT NULL,
-    version      INTEGER NOT NULL,
+    id            TEXT    NOT NULL,
+    campaign_id   TEXT    NOT NULL,
+    tenant_id     TEXT    NOT NULL,
+    workspace_id  TEXT    NOT NULL,
+    channel       TEXT    NOT NULL,
+    status        TEXT    NOT NULL,
+    control       TEXT    NOT NULL,
+    document      TEXT    NOT NULL,
+    audience_id   TEXT    NOT NULL,
+    items         INTEGER NOT NULL,
+    jobs          INTEGER NOT NULL,
+    scheduled_for INTEGER NOT NULL,
+    retry_of      TEXT,
+    wake_at       INTEGER NOT NULL,
+    created_at    INTEGER NOT NULL,
+    ended_at      INTEGER,
+    version       INTEGER NOT NULL,
     CONSTRAINT campaign_runs_key PRIMARY KEY (id),
     CONSTRAINT campaign_runs_channel_check CHECK (channel IN ('email', 'voice', 'social')),
-    CONSTRAINT campaign_runs_status_check CHECK (status IN ('queued', 'running', 'completed', 'partial', 'failed'))
+    CONSTRAINT campaign_runs_status_check CHECK (status IN ('queued', 'running', 'completed', 'partial', 'failed')),
+    CONSTRAINT campaign_runs_control_check CHECK (control IN ('active', 'paused', 'cancelled'))
 ) STRICT;
 CREATE INDEX campaign_runs_by_campaign ON campaign_runs (campaign_id, created_at, id);
+CREATE INDEX campaign_runs_by_age ON campaign_runs (tenant_id, workspace_id, created_at, id);
+CREATE INDEX campaign_runs_by_wake ON campaign_runs (wake_at, id) WHERE wake_at < 253402300799999999;
 
 CREATE TABLE job_queue (
     id           TEXT    NOT NULL,
@@ -329,13 +341,27 @@ CREATE TABLE job_queue (
     run_after    INTEGER NOT NULL,
     locked_until INTEGER,
     lock_token   TEXT,
+    lock_epoch   INTEGER NOT NULL,
+    number       INTEGER NOT NULL,
+    items        INTEGER NOT NULL,
+    served       INTEGER NOT NULL,
+    failed       INTEGER NOT NULL,
+    skipped      INTEGER NOT NULL,
+    in_doubt     INTEGER NOT NULL,
+    doubt_since  INTEGER NOT NULL,
+    error        TEXT,
     created_at   INTEGER NOT NULL,
     version      INTEGER NOT NULL,
     CONSTRAINT job_queue_key PRIMARY KEY (id),
     CONSTRAINT job_queue_type_check CHECK (job_type IN ('email_send_batch', 'voice_call_batch', 'social_post_batch')),
-    CONSTRAINT job_queue_status_check CHECK (status IN ('queued', 'locked', 'completed', 'failed', 'dead'))
+    CONSTRAINT job_queue_status_check CHECK (status IN ('queued', 'locked', 'completed', 'failed', 'dead')),
+    CONSTRAINT job_queue_lock_check
+        CHECK ((status = 'locked') = (lock_token IS NOT NULL) AND (status = 'locked') = (locked_until IS NOT NULL))
 ) STRICT;
-CREATE INDEX job_queue_by_turn ON job_queue (status, run_after, created_at, id);
+CREATE INDEX job_queue_by_turn ON job_queue (run_id, status, run_after, id);
+CREATE INDEX job_queue_by_status ON job_queue (status, run_after, id);
+CREATE INDEX job_queue_by_tenant ON job_queue (tenant_id, status, run_after, id);
+CREATE INDEX job_queue_by_doubt ON job_queue (tenant_id, workspace_id, doubt_since, id) WHERE doubt_since < 253402300799999999;
 
 CREATE TABLE channel_outbox (
     id                  TEXT    NOT NULL,
@@ -346,23 +372,29 @@ CREATE TABLE channel_outbox (
     channel             TEXT    NOT NULL,
     provider            TEXT    NOT NULL,
     recipient_id        TEXT    NOT NULL,
+    recipient_address   TEXT    NOT NULL,
     idempotency_key     TEXT    NOT NULL,
     status              TEXT    NOT NULL,
     skipped             INTEGER NOT NULL,
+    calls               INTEGER NOT NULL,
+    held_since          INTEGER,
     doubt_since         INTEGER,
     provider_message_id TEXT,
+    reason              TEXT,
     error               TEXT,
     payload             TEXT,
     created_at          INTEGER NOT NULL,
+    settled_at          INTEGER,
     version             INTEGER NOT NULL,
     CONSTRAINT channel_outbox_key PRIMARY KEY (id),
     CONSTRAINT channel_outbox_idempotency_key_unique UNIQUE (tenant_id, workspace_id, idempotency_key),
     CONSTRAINT channel_outbox_channel_check CHECK (channel IN ('email', 'voice', 'social')),
     CONSTRAINT channel_outbox_status_check CHECK (status IN ('queued', 'sent', 'called', 'posted', 'failed', 'skipped')),
-    CONSTRAINT channel_outbox_skipped_status_check CHECK (skipped = false OR status = 'skipped')
-) STRICT;
+    CONSTRAINT channel_outbox_skipped_status_check CHECK (skipped = false OR status = 'skipped'),
+    CONSTRAINT channel_outbox_doubt_check CHECK (doubt_since IS NULL OR status = 'queued'),
+    CONSTRAINT channel_outbox_held_check CHECK (held_since IS NULL OR (status = 'queued' AND doubt_since IS NULL))
+) STRICT, WITHOUT ROWID;
 CREATE INDEX channel_outbox_by_run ON channel_outbox (run_id, id);
-CREATE INDEX channel_outbox_by_job ON channel_outbox (job_id, id);
 
 CREATE TABLE campaign_audit_log (
     entry_id     INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -375,3 +407,24 @@ CREATE TABLE campaign_audit_log (
     version      INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX campaign_audit_log_by_run ON campaign_audit_log (run_id, entry_id);
+
+CREATE TABLE campaign_audience (
+    audience_id TEXT    NOT NULL,
+    number      INTEGER NOT NULL,
+    recipients  BLOB    NOT NULL,
+    created_at  INTEGER NOT NULL,
+    version     INTEGER NOT NULL,
+    CONSTRAINT campaign_audience_key PRIMARY KEY (audience_id, number)
+) STRICT;
+
+CREATE TABLE suppressions (
+    tenant_id    TEXT    NOT NULL,
+    workspace_id TEXT    NOT NULL,
+    channel      TEXT    NOT NULL,
+    address      TEXT    NOT NULL,
+    reason       TEXT    NOT NULL,
+    created_at   INTEGER NOT NULL,
+    version      INTEGER NOT NULL,
+    CONSTRAINT suppressions_key PRIMARY KEY (tenant_id, workspace_id, channel, address),
+    CONSTRAINT suppressions_channel_check CHECK (channel IN ('email', 'voice', 'social'))
+) STRICT, WITHOUT ROWID;

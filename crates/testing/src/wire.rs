@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -13,6 +14,7 @@ pub struct Wire {
     port: u16,
     /// Both ends of every connection that was made since the last cut.
     ends: Arc<Mutex<Vec<TcpStream>>>,
+    is_shut: Arc<AtomicBool>,
 }
 
 impl Wire {
@@ -21,19 +23,27 @@ impl Wire {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::Port)?;
         let port = listener.local_addr().map_err(Error::Port)?.port();
         let ends = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&ends);
+        let is_shut = Arc::new(AtomicBool::new(false));
+        let (kept, shut) = (Arc::clone(&ends), Arc::clone(&is_shut));
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 // A server that is not there hangs up; so does this.
-                drop(connect(client, server, &kept));
+                if !shut.load(Ordering::SeqCst) {
+                    drop(connect(client, server, &kept));
+                }
             }
         });
-        Ok(Self { port, ends })
+        Ok(Self { port, ends, is_shut })
     }
 
     /// Where to connect to.
     pub const fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Whether nobody can connect. Connections that are there stay.
+    pub fn shut(&self, is_shut: bool) {
+        self.is_shut.store(is_shut, Ordering::SeqCst);
     }
 
     /// Cuts every connection, and tells how many there were. New ones can be made.

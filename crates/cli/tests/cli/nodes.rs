@@ -111,7 +111,9 @@ impl Times {
 
 impl std::fmt::Display for Times {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let range = |times: &[Duration]| format!("{:?} to {:?}", times.iter().min(), times.iter().max());
+        let most = |times: &[Duration]| times.iter().max().copied().unwrap_or_default();
+        let least = |times: &[Duration]| times.iter().min().copied().unwrap_or_default();
+        let range = |times: &[Duration]| format!("{:?} to {:?}", least(times), most(times));
         let (killed, stopped) = (range(&self.killed), range(&self.stopped));
         write!(f, "shards of killed nodes were taken over after {killed}, of stopped ones after {stopped}")
     }

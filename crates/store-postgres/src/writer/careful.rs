@@ -54,7 +54,7 @@ impl Writer {
                 Ok(answers) => return answers,
                 Err(Setback::Trouble(trouble)) => trouble,
                 Err(Setback::Unheard { transaction, answers, why }) => {
-                    match fate(&self.pool, &transaction, until).await {
+                    match fate(&self.pool, &transaction, self.mark, until).await {
                         Fate::Committed => return answers,
                         Fate::Aborted => {}
                         Fate::Unknown if commits.iter().all(|commit| is_idempotent(commit.commit())) => {
@@ -106,7 +106,8 @@ impl Writer {
                 return other.map(|decided| decided.answers).map_err(Setback::Trouble);
             }
         };
-        match within(until, flush(&client, &decided)).await {
+        self.mark = self.mark.next();
+        match within(until, flush(&client, &decided, self.mark)).await {
             Ok(()) => {
                 decided.heads.into_values().for_each(|head| self.heads.put(head));
                 Ok(decided.answers)

@@ -10,12 +10,13 @@ use crate::pipeline::{self, Frame, Step};
 use crate::sql;
 use crate::value::{Cell, signed};
 use crate::writer::decided::{Decided, Rows};
+use crate::writer::mark::Mark;
 
 /// A statement carries at most so much. The protocol ends at a gigabyte, and both sides hold it in memory.
 const STATEMENT_BYTES: usize = 16 << 20;
 
 /// Writes and commits. After a failure nothing is stored, unless the connection was lost: then nobody knows.
-pub(super) async fn flush(client: &ClientWrapper, decided: &Decided<'_>) -> Result<(), Trouble> {
+pub(super) async fn flush(client: &ClientWrapper, decided: &Decided<'_>, mark: Mark) -> Result<(), Trouble> {
     let mut steps = Vec::new();
     journals(decided, &mut steps);
     decided.tables.values().for_each(|rows| absences(rows, &mut steps));
@@ -24,6 +25,7 @@ pub(super) async fn flush(client: &ClientWrapper, decided: &Decided<'_>) -> Resu
     decided.tables.values().for_each(|rows| inserts(rows, &mut steps));
     heads(decided, &mut steps);
     events(decided, &mut steps);
+    steps.push(mark.leave());
     pipeline::send(client, &steps, Frame::Commit).await?;
     Ok(())
 }

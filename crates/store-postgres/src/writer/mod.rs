@@ -14,6 +14,7 @@ mod fate;
 mod flush;
 mod heads;
 mod load;
+mod mark;
 mod queue;
 mod quick;
 mod wish;
@@ -26,9 +27,11 @@ use onward_store::{Admitted, Care, Clock, Commit, Error, Receipt, measure};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+pub(crate) use mark::tidy;
 pub(crate) use queue::{Start, Writers};
 
 use crate::writer::heads::Heads;
+use crate::writer::mark::Mark;
 use crate::writer::queue::{Waiting, too_late};
 
 /// What one commit came to.
@@ -46,6 +49,8 @@ struct Writer {
     clock: Option<Arc<dyn Clock>>,
     deadline: Duration,
     heads: Heads,
+    /// The last transaction.
+    mark: Mark,
 }
 
 impl Writer {

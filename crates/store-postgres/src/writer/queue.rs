@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::event;
 use crate::writer::heads::Heads;
+use crate::writer::mark::Mark;
 use crate::writer::{Answer, Writer};
 
 /// A commit that carries so much is performed by others than the rest, which would have to wait for it.
@@ -44,9 +45,9 @@ pub(crate) struct Start {
 
 impl Writers {
     /// Starts the writers as tasks. They end when this is dropped, after the commits that are under way.
-    pub(crate) fn start(start: &Start) -> Self {
-        let queues = |count: usize| (0..count.max(1)).map(|_| start.writer()).collect();
-        Self { small: queues(start.writers), bulk: queues(start.bulk_writers), deadline: start.deadline }
+    pub(crate) fn start(start: &Start) -> Result<Self, Error> {
+        let queues = |count: usize| (0..count.max(1)).map(|_| start.writer()).collect::<Result<_, _>>();
+        Ok(Self { small: queues(start.writers)?, bulk: queues(start.bulk_writers)?, deadline: start.deadline })
     }
 
     /// Has a commit performed.
@@ -63,11 +64,12 @@ impl Writers {
 }
 
 impl Start {
-    fn writer(&self) -> mpsc::Sender<Waiting> {
+    fn writer(&self) -> Result<mpsc::Sender<Waiting>, Error> {
         let (sender, queue) = mpsc::channel(self.queue.max(1));
         let (pool, clock) = (self.pool.clone(), self.clock.clone());
-        tokio::spawn(Writer { queue, pool, clock, deadline: self.deadline, heads: Heads::default() }.run());
-        sender
+        let (heads, mark) = (Heads::default(), Mark::new()?);
+        tokio::spawn(Writer { queue, pool, clock, deadline: self.deadline, heads, mark }.run());
+        Ok(sender)
     }
 }
 

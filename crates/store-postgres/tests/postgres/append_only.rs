@@ -77,14 +77,19 @@ fn item(status: &str, skipped: bool) -> OutboxItem {
         channel: text("email"),
         provider: text("provider"),
         recipient_id: text("recipient"),
+        recipient_address: Text::from("ada@example.org"),
         idempotency_key: text("key"),
         status: text(status),
         skipped,
+        calls: 1,
+        held_since: None,
         doubt_since: None,
         provider_message_id: None,
+        reason: None,
         error: None,
         payload: None,
         created_at: onward_journal::Timestamp::EPOCH,
+        settled_at: None,
     }
 }
 
@@ -98,7 +103,16 @@ async fn the_database_refuses_statuses_that_do_not_exist() {
         workspace_id: Text::from("workspace"),
         channel: Text::from("fax"),
         status: Text::from("queued"),
+        control: "active".into(),
+        document: "{}".into(),
+        audience_id: "everybody".into(),
+        items: 1,
+        jobs: 1,
+        scheduled_for: onward_journal::Timestamp::EPOCH,
+        retry_of: None,
+        wake_at: onward_journal::Timestamp::EPOCH,
         created_at: onward_journal::Timestamp::EPOCH,
+        ended_at: None,
     };
     for (change, column) in [
         (Change::insert(&item("lost", false)), "status"),

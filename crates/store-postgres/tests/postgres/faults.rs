@@ -11,7 +11,7 @@ use onward_runs::{AppendResult, RunEventWrite};
 use onward_store::tables::Job;
 use onward_store::{Commit, Error, Key, Kind, Page, Records as _, RunStateStore as _, Store as _, Value};
 use onward_store_postgres::{Options, Postgres};
-use onward_testing::Cluster;
+use onward_testing::{Cluster, Durability, Wire};
 use tokio::task::JoinSet;
 
 use crate::proxy::{Cut, Proxy};
@@ -193,6 +193,43 @@ async fn a_dropped_future_leaves_no_open_transaction() {
     let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'";
     assert_eq!(holder.query_one(open, &[]).await.unwrap().get::<_, i64>(0), 0);
     next.unwrap();
+}
+
+/// A server that crashes gives numbers of transactions again that it had given and not written down.
+#[tokio::test]
+async fn a_transaction_that_was_lost_is_not_taken_for_another_of_its_number() {
+    let cluster = Cluster::start_with(Durability::Careless).unwrap();
+    let url = cluster.database().unwrap();
+    let wire = Wire::to(cluster.port()).unwrap();
+    let wired = url.replace(&format!(":{}/", cluster.port()), &format!(":{}/", wire.port()));
+    let store = Arc::new(Postgres::open(&wired, Options::default()).await.unwrap());
+    store.commit(Commit::new().insert(&job("first", 0))).await.unwrap();
+    let holder = connect(&url).await;
+    holder.batch_execute("BEGIN; LOCK TABLE job_queue IN SHARE MODE").await.unwrap();
+    // It has read and decided, and has written nothing.
+    let committing = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.commit(Commit::new().insert(&job("lost", 0))).await }
+    });
+    wait_for_lock(&url).await;
+    let held = "SELECT max(backend_xid::text::bigint) FROM pg_stat_activity";
+    let number: i64 = holder.query_one(held, &[]).await.unwrap().get(0);
+    wire.shut(true);
+    cluster.kill().unwrap();
+    cluster.restart().unwrap();
+    let other = connect(&url).await;
+    let next = "SELECT pg_current_xact_id()::text::bigint";
+    let given: i64 = other.query_one(next, &[]).await.unwrap().get(0);
+    assert!(given <= number, "{number} was not given again, but {given}");
+    for _ in given..number {
+        other.query_one(next, &[]).await.unwrap();
+    }
+    let fate = other.query_one("SELECT pg_xact_status($1::bigint::text::xid8)", &[&number]).await.unwrap();
+    assert_eq!(fate.get::<_, &str>(0), "committed");
+    wire.shut(false);
+    committing.await.unwrap().unwrap();
+    let stored: Option<(Job, u64)> = store.get(Key(vec![Value::Text(Text::from("lost"))])).await.unwrap();
+    assert!(stored.is_some(), "it was acknowledged");
 }
 
 /// As the protocol has it, where a word of another statement begins alike.

@@ -87,6 +87,15 @@ pub(crate) fn job(id: &str, attempts: u32) -> Job {
         run_after: Timestamp::EPOCH,
         locked_until: None,
         lock_token: None,
+        lock_epoch: 0,
+        number: 0,
+        items: 1,
+        served: 0,
+        failed: 0,
+        skipped: 0,
+        in_doubt: 0,
+        doubt_since: Timestamp::MAX,
+        error: None,
         created_at: Timestamp::EPOCH,
     }
 }

@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 
 use crate::server::{connect, fresh};
 
-const SPECIAL: [&str; 4] = ["journal", "onward_migrations", "run_events", "runs"];
+const SPECIAL: [&str; 5] = ["journal", "onward_migrations", "run_events", "runs", "writers"];
 
 #[tokio::test]
 async fn the_tables_are_the_ones_that_are_described() {

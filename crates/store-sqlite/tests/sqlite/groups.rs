@@ -17,7 +17,16 @@ fn campaign_run(id: usize, status: &str) -> CampaignRun {
         workspace_id: "w".into(),
         channel: "email".into(),
         status: status.into(),
+        control: "active".into(),
+        document: "{}".into(),
+        audience_id: "everybody".into(),
+        items: 1,
+        jobs: 1,
+        scheduled_for: Timestamp::EPOCH,
+        retry_of: None,
+        wake_at: Timestamp::EPOCH,
         created_at: Timestamp::EPOCH,
+        ended_at: None,
     }
 }
 

@@ -113,7 +113,16 @@ async fn a_journal_does_not_grow_by_what_the_database_has_refused() {
         workspace_id: "w".into(),
         channel: "email".into(),
         status: "launched".into(),
+        control: "active".into(),
+        document: "{}".into(),
+        audience_id: "everybody".into(),
+        items: 1,
+        jobs: 1,
+        scheduled_for: Timestamp::EPOCH,
+        retry_of: None,
+        wake_at: Timestamp::EPOCH,
         created_at: Timestamp::EPOCH,
+        ended_at: None,
     };
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..20_u8 {

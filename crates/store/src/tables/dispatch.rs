@@ -1,4 +1,7 @@
-//! Campaign runs, jobs, outbox items and their audit trail. The database itself refuses statuses that do not exist.
+//! Campaign runs, jobs, outbox items and their audit trail, who is to be reached, and who is not. The database itself refuses
+//! statuses that do not exist.
+
+use std::sync::Arc;
 
 use onward_journal::{Text, Timestamp};
 
@@ -7,7 +10,9 @@ use crate::{Serial, record};
 record! {
     /// One execution of a campaign.
     "campaign_runs", key 1,
-    index BY_CAMPAIGN ["campaign_id", "created_at"];
+    index BY_CAMPAIGN ["campaign_id", "created_at"]
+        BY_AGE ["tenant_id", "workspace_id", "created_at"]
+        BY_WAKE ["wake_at"];
     pub struct CampaignRun {
         /// The campaign run.
         pub id: Text = "id",
@@ -21,15 +26,36 @@ record! {
         pub channel: Text = "channel",
         /// `queued`, `running`, `completed`, `partial` or `failed`.
         pub status: Text = "status",
+        /// What people want of it: `active`, `paused` or `cancelled`.
+        pub control: Text = "control",
+        /// The campaign as it was deployed, as JSON.
+        pub document: Text = "document",
+        /// Whom it is to reach.
+        pub audience_id: Text = "audience_id",
+        /// How many those are.
+        pub items: u32 = "items",
+        /// In how many jobs.
+        pub jobs: u32 = "jobs",
+        /// Not before. It is part of the keys of its items, and never changes.
+        pub scheduled_for: Timestamp = "scheduled_for",
+        /// The campaign run whose unserved recipients it is to reach.
+        pub retry_of: Option<Text> = "retry_of",
+        /// When there is something to do; never while it is paused, or over.
+        pub wake_at: Timestamp = "wake_at",
         /// When it was deployed.
         pub created_at: Timestamp = "created_at",
+        /// When it was over.
+        pub ended_at: Option<Timestamp> = "ended_at",
     }
 }
 
 record! {
     /// A batch of items of a campaign run, for one worker.
     "job_queue", key 1,
-    index BY_TURN ["status", "run_after", "created_at"];
+    index BY_TURN ["run_id", "status", "run_after"]
+        BY_STATUS ["status", "run_after"]
+        BY_TENANT ["tenant_id", "status", "run_after"]
+        BY_DOUBT ["tenant_id", "workspace_id", "doubt_since"];
     pub struct Job {
         /// The job.
         pub id: Text = "id",
@@ -43,14 +69,32 @@ record! {
         pub job_type: Text = "job_type",
         /// `queued`, `locked`, `completed`, `failed` or `dead`.
         pub status: Text = "status",
-        /// How often it was tried.
+        /// Tries since anything was settled.
         pub attempts: u32 = "attempts",
-        /// Not before.
+        /// Not before; of a locked job, until when a worker holds it.
         pub run_after: Timestamp = "run_after",
         /// Until when a worker holds it.
         pub locked_until: Option<Timestamp> = "locked_until",
         /// What that worker shows to finish it.
         pub lock_token: Option<Text> = "lock_token",
+        /// How often it was locked.
+        pub lock_epoch: u32 = "lock_epoch",
+        /// Which part of the audience it is to reach.
+        pub number: u32 = "number",
+        /// How many those are.
+        pub items: u32 = "items",
+        /// How many of them the provider has taken.
+        pub served: u32 = "served",
+        /// How many were not delivered.
+        pub failed: u32 = "failed",
+        /// How many were not to be delivered.
+        pub skipped: u32 = "skipped",
+        /// Of how many nobody knows.
+        pub in_doubt: u32 = "in_doubt",
+        /// Since when; never if of none.
+        pub doubt_since: Timestamp = "doubt_since",
+        /// What went wrong last, for people.
+        pub error: Option<Text> = "error",
         /// When it was made.
         pub created_at: Timestamp = "created_at",
     }
@@ -60,9 +104,9 @@ record! {
     /// One call of a provider: reserved before, settled after.
     "channel_outbox", key 1,
     unique ["tenant_id", "workspace_id", "idempotency_key"],
-    index BY_RUN ["run_id", "id"] BY_JOB ["job_id", "id"];
+    index BY_RUN ["run_id", "id"];
     pub struct OutboxItem {
-        /// The item.
+        /// The item: its job, and its position there.
         pub id: Text = "id",
         /// The campaign run.
         pub run_id: Text = "run_id",
@@ -78,22 +122,32 @@ record! {
         pub provider: Text = "provider",
         /// To whom.
         pub recipient_id: Text = "recipient_id",
+        /// Where that is.
+        pub recipient_address: Text = "recipient_address",
         /// What makes calling the provider again a repetition.
         pub idempotency_key: Text = "idempotency_key",
         /// `queued`, `sent`, `called`, `posted`, `failed` or `skipped`.
         pub status: Text = "status",
         /// Whether it was skipped, which its status says as well.
         pub skipped: bool = "skipped",
+        /// How often the provider was called, without those calls that it took nothing by.
+        pub calls: u32 = "calls",
+        /// Since when whoever has the job may be calling the provider.
+        pub held_since: Option<Timestamp> = "held_since",
         /// Since when nobody knows whether the provider was reached.
         pub doubt_since: Option<Timestamp> = "doubt_since",
         /// What the provider calls it.
         pub provider_message_id: Option<Text> = "provider_message_id",
-        /// Why it failed.
+        /// Why it was skipped, or failed: one of a few words.
+        pub reason: Option<Text> = "reason",
+        /// What went wrong, for people.
         pub error: Option<Text> = "error",
-        /// What is sent, as JSON.
+        /// What was sent, as JSON.
         pub payload: Option<Text> = "payload",
         /// When it was reserved.
         pub created_at: Timestamp = "created_at",
+        /// When it was settled.
+        pub settled_at: Option<Timestamp> = "settled_at",
     }
 }
 
@@ -115,6 +169,40 @@ record! {
         /// The particulars, as JSON.
         pub detail: Option<Text> = "detail",
         /// When.
+        pub created_at: Timestamp = "created_at",
+    }
+}
+
+record! {
+    /// A part of those whom a campaign run is to reach.
+    "campaign_audience", key 2;
+    pub struct AudiencePart {
+        /// The audience.
+        pub audience_id: Text = "audience_id",
+        /// Which part.
+        pub number: u32 = "number",
+        /// The recipients, as JSON.
+        pub recipients: Arc<[u8]> = "recipients",
+        /// When it was stored.
+        pub created_at: Timestamp = "created_at",
+    }
+}
+
+record! {
+    /// Somebody who wants nothing more.
+    "suppressions", key 4;
+    pub struct Suppression {
+        /// Of whom.
+        pub tenant_id: Text = "tenant_id",
+        /// In which workspace.
+        pub workspace_id: Text = "workspace_id",
+        /// By which channel.
+        pub channel: Text = "channel",
+        /// Where they are reached.
+        pub address: Text = "address",
+        /// Why.
+        pub reason: Text = "reason",
+        /// Since when.
         pub created_at: Timestamp = "created_at",
     }
 }

@@ -12,7 +12,7 @@ mod task;
 mod token;
 
 pub use component::{Component, Function};
-pub use dispatch::{AuditEntry, CampaignRun, Job, OutboxItem};
+pub use dispatch::{AudiencePart, AuditEntry, CampaignRun, Job, OutboxItem, Suppression};
 pub use execution::{Execution, Message, Timer};
 pub use node::Node;
 pub use projection::{Alert, Snapshot};
@@ -23,7 +23,7 @@ pub use token::Token;
 use crate::{Record as _, Table};
 
 /// Every table.
-pub const ALL: [&Table; 16] = [
+pub const ALL: [&Table; 18] = [
     ShardLease::TABLE,
     Node::TABLE,
     Component::TABLE,
@@ -37,6 +37,8 @@ pub const ALL: [&Table; 16] = [
     Job::TABLE,
     OutboxItem::TABLE,
     AuditEntry::TABLE,
+    AudiencePart::TABLE,
+    Suppression::TABLE,
     Token::TABLE,
     Task::TABLE,
     WorkerFunction::TABLE,

@@ -191,6 +191,15 @@ pub(super) fn job(name: &str) -> Job {
         run_after: at(0),
         locked_until: None,
         lock_token: None,
+        lock_epoch: 0,
+        number: 0,
+        items: 1,
+        served: 0,
+        failed: 0,
+        skipped: 0,
+        in_doubt: 0,
+        doubt_since: Timestamp::MAX,
+        error: None,
         created_at: at(0),
     }
 }
@@ -206,14 +215,19 @@ pub(super) fn item(name: &str, idempotency_key: &str) -> OutboxItem {
         channel: "email".into(),
         provider: "smtp".into(),
         recipient_id: "ada".into(),
+        recipient_address: "ada@example.org".into(),
         idempotency_key: idempotency_key.into(),
         status: "queued".into(),
         skipped: false,
+        calls: 1,
+        held_since: None,
         doubt_since: None,
         provider_message_id: None,
+        reason: None,
         error: None,
         payload: None,
         created_at: at(0),
+        settled_at: None,
     }
 }
 

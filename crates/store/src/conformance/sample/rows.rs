@@ -55,6 +55,7 @@ fn pool(table: &Table, column: &Column) -> Vec<Value> {
         ("campaign_runs", "status") => texts(&["queued", "running", "completed", "partial", "failed"]),
         ("job_queue", "status") => texts(&["queued", "locked", "completed", "failed", "dead"]),
         ("channel_outbox", "status") => texts(&["queued", "sent", "failed", "skipped"]),
+        (_, "control") => texts(&["active", "paused", "cancelled"]),
         (_, "job_type") => texts(&["email_send_batch", "voice_call_batch", "social_post_batch"]),
         (_, "kind") if table.name == "functions" => texts(&["workflow", "task"]),
         (_, "severity") => texts(&["P1", "P2"]),
@@ -110,6 +111,7 @@ fn settle(table: &Table, row: &mut Row) {
         "channel_outbox" => {
             let only_if = |wanted: &str, value| if &*status == wanted { value } else { Value::Null };
             let doubt = table.pick(&["doubt_since"], row).pop().unwrap_or(Value::Null);
+            set(row, "held_since", Value::Null);
             set(row, "doubt_since", only_if("queued", doubt));
             set(row, "provider_message_id", only_if("sent", Value::Text("m-1".into())));
             set(row, "error", only_if("failed", Value::Text("550".into())));

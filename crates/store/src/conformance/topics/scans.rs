@@ -241,9 +241,9 @@ async fn a_scan_shows_the_latest_version(world: &World<'_>) -> Verdict {
     let changed = Job { run_after: at(50), ..job("j") };
     world.commit(Commit::new().update(&changed, 1)).await?;
     let early: Vec<(Job, u64)> =
-        world.list(Scan::by::<Job>(Job::BY_TURN).equal(&job("j").status).until(&at(49))).await?;
+        world.list(Scan::by::<Job>(Job::BY_STATUS).equal(&job("j").status).until(&at(49))).await?;
     same("at its old place", early, Vec::new())?;
-    let late: Vec<(Job, u64)> = world.list(Scan::by::<Job>(Job::BY_TURN).equal(&job("j").status)).await?;
+    let late: Vec<(Job, u64)> = world.list(Scan::by::<Job>(Job::BY_STATUS).equal(&job("j").status)).await?;
     same("at its new place", late, vec![(changed, 2)])
 }
 
