@@ -204,6 +204,22 @@ impl Attempt {
         self.order = self.order.max(order);
     }
 
+    /// Another item stands for this one.
+    pub fn pass_over(&mut self, position: usize) {
+        if self.slots[position].standing == Standing::Unreserved {
+            self.slots[position].standing = Standing::Skipped;
+        }
+    }
+
+    /// It is not wanted for this item that anything is begun.
+    pub fn exclude(&mut self, position: usize, reason: Reason) {
+        if self.slots[position].standing.after(Act::Exclude).is_some() {
+            self.act(position, Act::Exclude);
+            self.slots[position].reason = Some(reason);
+            self.change(position).reason = Some(reason);
+        }
+    }
+
     /// What to do next. `entropy` keeps those apart that have to wait.
     pub fn next(&mut self, entropy: u64) -> Step {
         match std::mem::replace(&mut self.phase, Phase::Over) {

@@ -1,0 +1,19 @@
+//! The audit trail: what happened to a campaign run, in the transaction in which it happened.
+
+use onward_journal::Timestamp;
+use onward_store::tables::{AuditEntry, CampaignRun};
+use onward_store::{Commit, Serial};
+use serde_json::Value;
+
+/// Adds an entry about a campaign run to a commit.
+pub(crate) fn entry(commit: Commit, run: &CampaignRun, event: &str, detail: &Value, now: Timestamp) -> Commit {
+    commit.insert(&AuditEntry {
+        entry_id: Serial::default(),
+        run_id: run.id.clone(),
+        tenant_id: run.tenant_id.clone(),
+        workspace_id: run.workspace_id.clone(),
+        event: event.into(),
+        detail: (!detail.is_null()).then(|| detail.to_string().into()),
+        created_at: now,
+    })
+}

@@ -1,0 +1,238 @@
+//! What people can ask of campaign runs.
+
+use std::sync::Arc;
+
+use onward_dispatch::{Control, JobAct, JobStatus, Reason, RunAct, Standing, Tally};
+use onward_journal::{Text, Timestamp};
+use onward_store::tables::{AuditEntry, CampaignRun, Job, OutboxItem, Suppression};
+use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Scan, Store};
+use serde_json::json;
+
+use crate::verdict::{self, Verdict};
+use crate::{audit, finish, rows};
+
+/// Whose campaigns are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// The tenant.
+    pub tenant: Text,
+    /// The workspace.
+    pub workspace: Text,
+}
+
+impl Scope {
+    /// Whether something of these is meant.
+    pub fn has(&self, tenant: &Text, workspace: &Text) -> bool {
+        self.tenant == *tenant && self.workspace == *workspace
+    }
+}
+
+/// Why something could not be done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// There is no such campaign run.
+    #[error("there is no campaign run {0}")]
+    NoRun(String),
+    /// There is no such item.
+    #[error("there is no item {0} in the outbox")]
+    NoItem(String),
+    /// There is no such job.
+    #[error("there is no job {0}")]
+    NoJob(String),
+    /// The item is not in doubt.
+    #[error("{0} is not in doubt")]
+    NotInDoubt(String),
+    /// The job is not dead.
+    #[error("{0} is not dead: it is tried again anyway, or is done")]
+    NotDead(String),
+    /// Somebody works on the job.
+    #[error("job {0} is being worked on: ask again in a moment")]
+    AtWork(String),
+    /// The campaign run is over, or cancelled.
+    #[error("the campaign run {0} is over")]
+    Over(String),
+    /// An audience without anybody.
+    #[error("there is nobody to reach")]
+    NobodyToReach,
+    /// The key has deployed something else.
+    #[error("the key has deployed another campaign: {0}")]
+    KeyTaken(String),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+/// Access to the campaign runs of a scope.
+#[derive(Clone)]
+pub struct Campaigns {
+    store: Arc<dyn Store>,
+    scope: Scope,
+}
+
+impl Campaigns {
+    /// The campaign runs of a scope.
+    pub fn new(store: Arc<dyn Store>, scope: Scope) -> Self {
+        Self { store, scope }
+    }
+
+    /// A campaign run.
+    pub async fn run(&self, id: &str) -> Result<CampaignRun, Refused> {
+        Ok(self.stored(id).await?.0)
+    }
+
+    async fn stored(&self, id: &str) -> Result<(CampaignRun, u64), Refused> {
+        let run: Option<(CampaignRun, u64)> = self.store.get(Key(vec![Text::from(id).to_value()])).await?;
+        let is_ours = |(run, _): &(CampaignRun, u64)| self.scope.has(&run.tenant_id, &run.workspace_id);
+        run.filter(is_ours).ok_or_else(|| Refused::NoRun(id.to_owned()))
+    }
+
+    /// How the items of a campaign run stand.
+    pub async fn tally(&self, id: &str) -> Result<Tally, Refused> {
+        let run = self.run(id).await?;
+        Ok(finish::tally(&*self.store, &run.id).await?)
+    }
+
+    /// What happened to a campaign run, in order.
+    pub async fn audit(&self, id: &str) -> Result<Vec<AuditEntry>, Refused> {
+        let run = self.run(id).await?;
+        let mut scan = Scan::by::<AuditEntry>(AuditEntry::BY_RUN).equal(&run.id);
+        let mut entries = Vec::new();
+        loop {
+            let page: Vec<(AuditEntry, u64)> = self.store.list(scan.clone()).await?;
+            let is_last = page.len() < scan.limit;
+            if let Some((last, _)) = page.last() {
+                scan = scan.after(last);
+            }
+            entries.extend(page.into_iter().map(|(entry, _)| entry));
+            if is_last {
+                return Ok(entries);
+            }
+        }
+    }
+
+    /// Items in doubt, those of the job first that has had some for longest.
+    pub async fn in_doubt(&self, limit: usize) -> Result<Vec<OutboxItem>, Refused> {
+        let Scope { tenant, workspace } = &self.scope;
+        let now = self.store.now().await?;
+        let jobs = Scan::by::<Job>(Job::BY_DOUBT).equal(tenant).equal(workspace).until(&now);
+        let jobs: Vec<(Job, u64)> = self.store.list(jobs).await?;
+        let mut items = Vec::new();
+        for (job, _) in jobs {
+            let rows = rows::items(&*self.store, &job.id).await?.into_iter().map(|(row, _)| row);
+            items.extend(rows.filter(|row| rows::standing(row) == Standing::InDoubt));
+            if items.len() >= limit {
+                items.truncate(limit);
+                break;
+            }
+        }
+        Ok(items)
+    }
+
+    /// Says what became of an item in doubt: who, and why.
+    pub async fn settle(&self, item: &str, verdict: &Verdict, by: &str, why: &str) -> Result<OutboxItem, Refused> {
+        verdict::settle(&*self.store, &self.scope, item, verdict, (by, why)).await
+    }
+
+    /// Begins nothing more until it is resumed. What is under way is settled.
+    pub async fn pause(&self, id: &str, by: &str) -> Result<CampaignRun, Refused> {
+        self.control(id, Control::Paused, by).await
+    }
+
+    /// Goes on.
+    pub async fn resume(&self, id: &str, by: &str) -> Result<CampaignRun, Refused> {
+        self.control(id, Control::Active, by).await
+    }
+
+    /// Begins nothing more, ever: whoever was not reached by then is skipped.
+    pub async fn cancel(&self, id: &str, by: &str) -> Result<CampaignRun, Refused> {
+        self.control(id, Control::Cancelled, by).await
+    }
+
+    async fn control(&self, id: &str, wanted: Control, by: &str) -> Result<CampaignRun, Refused> {
+        loop {
+            let (mut run, version) = self.stored(id).await?;
+            let control = Control::parse(&run.control).unwrap_or(Control::Active);
+            if control == wanted {
+                return Ok(run);
+            }
+            let next = control.then(wanted).filter(|_| !rows::run_status(&run).is_over());
+            let Some(next) = next else { return Err(Refused::Over(id.to_owned())) };
+            let now = self.store.now().await?;
+            run.control = next.as_str().into();
+            run.wake_at = if next == Control::Paused { Timestamp::MAX } else { run.scheduled_for };
+            let event = match next {
+                Control::Active => "run.resumed",
+                Control::Paused => "run.paused",
+                Control::Cancelled => "run.cancelled",
+            };
+            let commit = Commit::new().update(&run, version);
+            let commit = audit::entry(commit, &run, event, &json!({ "by": by }), now);
+            match self.store.commit(commit).await {
+                Ok(_) => return Ok(run),
+                Err(error) if error.kind() == Kind::Conflict => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Tries a dead job again: those of its items that nobody tried any more.
+    pub async fn redrive(&self, job: &str, by: &str) -> Result<Job, Refused> {
+        let found: Option<(Job, u64)> = self.store.get(Key(vec![Text::from(job).to_value()])).await?;
+        let is_ours = |(job, _): &(Job, u64)| self.scope.has(&job.tenant_id, &job.workspace_id);
+        let Some((mut job, version)) = found.filter(is_ours) else { return Err(Refused::NoJob(job.to_owned())) };
+        let Some(status) = rows::job_status(&job).after(JobAct::Redrive) else {
+            return Err(Refused::NotDead(job.id.to_string()));
+        };
+        let (mut run, run_version) = self.stored(&job.run_id).await?;
+        let now = self.store.now().await?;
+        let mut commit = Commit::new();
+        let mut reopened = 0;
+        for (mut row, version) in rows::items(&*self.store, &job.id).await? {
+            let is_exhausted = row.reason.as_deref() == Some(Reason::Exhausted.as_str());
+            if rows::standing(&row) == Standing::Failed && is_exhausted {
+                row.status = onward_dispatch::ItemStatus::Queued.as_str().into();
+                (row.reason, row.settled_at, row.calls) = (None, None, 0);
+                commit = commit.update(&row, version);
+                reopened += 1;
+            }
+        }
+        job.failed -= reopened.min(job.failed);
+        (job.attempts, job.run_after, job.status) = (0, now, status.as_str().into());
+        commit = commit.update(&job, version);
+        if let Some(status) = rows::run_status(&run).after(RunAct::Reopen) {
+            (run.status, run.ended_at, run.wake_at) = (status.as_str().into(), None, now);
+            commit = commit.update(&run, run_version);
+        }
+        let detail = json!({ "job": &*job.id, "items": reopened, "by": by });
+        commit = audit::entry(commit, &run, "job.redriven", &detail, now);
+        self.store.commit(commit).await.map_err(|error| match error.kind() {
+            Kind::Conflict => Refused::AtWork(job.id.to_string()),
+            _ => error.into(),
+        })?;
+        Ok(job)
+    }
+
+    /// Jobs in this status, those that have waited longest first.
+    pub async fn jobs(&self, status: JobStatus, limit: usize) -> Result<Vec<Job>, Refused> {
+        let its = Scan::by::<Job>(Job::BY_TENANT).equal(&self.scope.tenant).equal(&Text::from(status.as_str()));
+        let jobs: Vec<(Job, u64)> = self.store.list(its.limit(limit)).await?;
+        let is_ours = |job: &Job| self.scope.has(&job.tenant_id, &job.workspace_id);
+        Ok(jobs.into_iter().map(|(job, _)| job).filter(is_ours).collect())
+    }
+
+    /// Reaches somebody no more by this channel.
+    pub async fn suppress(&self, channel: &str, address: &str, reason: &str) -> Result<(), Refused> {
+        let created_at = self.store.now().await?;
+        let Scope { tenant, workspace } = self.scope.clone();
+        let row = Suppression {
+            tenant_id: tenant,
+            workspace_id: workspace,
+            channel: channel.into(),
+            address: address.to_lowercase().into(),
+            reason: reason.into(),
+            created_at,
+        };
+        self.store.commit(Commit::new().insert_or_keep(&row)).await?;
+        Ok(())
+    }
+}

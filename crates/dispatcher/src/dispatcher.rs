@@ -1,0 +1,309 @@
+//! The dispatcher of a node: finds campaign runs that have something to do, takes their jobs in turn, and works on several at
+//! a time. Any number of nodes do so on one store.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onward_dispatch::{Conclusion, Control, JobStatus, Order};
+use onward_journal::{Text, Timestamp};
+use onward_store::tables::{CampaignRun, Job};
+use onward_store::{Error, Field as _, Key, Kind, Records as _, Scan, Store};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::entropy::Entropy;
+use crate::finish::finish;
+use crate::outlet::Outlets;
+use crate::work::{Desk, End, Work};
+
+/// Campaign runs that are looked at together.
+const RUNS: usize = 1_000;
+
+/// Jobs of a run that are looked for together.
+const JOBS: usize = 32;
+
+/// How a dispatcher works.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What people see of it.
+    pub worker: Text,
+    /// Jobs at a time.
+    pub lanes: usize,
+    /// Jobs of one tenant at a time, on all nodes together.
+    pub tenant_max: Option<u32>,
+    /// How long a job is held by whoever is not heard of.
+    pub lease: Duration,
+    /// How often to look for work.
+    pub look: Duration,
+    /// What cannot be foreseen.
+    pub entropy: Entropy,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            worker: "dispatcher".into(),
+            lanes: 4,
+            tenant_max: None,
+            lease: Duration::from_secs(300),
+            look: Duration::from_millis(500),
+            entropy: Entropy::default(),
+        }
+    }
+}
+
+/// Takes jobs and works on them.
+pub struct Dispatcher {
+    store: Arc<dyn Store>,
+    outlets: Arc<dyn Outlets>,
+    options: Options,
+    orders: Arc<Orders>,
+    woken: Arc<Notify>,
+}
+
+/// What is wanted of campaign runs, as far as this node knows.
+#[derive(Default)]
+struct Orders {
+    controls: Mutex<BTreeMap<Text, Control>>,
+}
+
+impl Orders {
+    fn of(&self, run: &Text, is_stopping: bool) -> Order {
+        let order = match lock(&self.controls).get(run) {
+            None | Some(Control::Active) => Order::Go,
+            Some(Control::Paused) => Order::Release,
+            Some(Control::Cancelled) => Order::Cancel,
+        };
+        if is_stopping { order.max(Order::Release) } else { order }
+    }
+
+    fn note(&self, run: &CampaignRun) {
+        let control = Control::parse(&run.control).unwrap_or(Control::Active);
+        lock(&self.controls).insert(run.id.clone(), control);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A job that was found, and its run.
+struct Found {
+    run: (CampaignRun, u64),
+    job: (Job, u64),
+}
+
+/// Jobs that were found and not taken yet: of each tenant, of each of its runs.
+#[derive(Default)]
+struct Line {
+    tenants: VecDeque<(Text, VecDeque<Found>)>,
+}
+
+impl Line {
+    fn push(&mut self, found: Found) {
+        let tenant = &found.run.0.tenant_id;
+        match self.tenants.iter_mut().find(|(it, _)| it == tenant) {
+            Some((_, line)) => line.push_back(found),
+            None => self.tenants.push_back((tenant.clone(), [found].into())),
+        }
+    }
+
+    /// The next job: of the tenant that has waited longest.
+    fn pop(&mut self) -> Option<Found> {
+        let (tenant, mut line) = self.tenants.pop_front()?;
+        let found = line.pop_front();
+        if !line.is_empty() {
+            self.tenants.push_back((tenant, line));
+        }
+        found
+    }
+}
+
+/// What a worker tells when it is done with a job.
+struct Done {
+    job: Text,
+    tenant: Text,
+    run: Text,
+    end: Result<End, Error>,
+}
+
+impl Dispatcher {
+    /// A dispatcher of the campaign runs of a store.
+    pub fn new(store: Arc<dyn Store>, outlets: Arc<dyn Outlets>, options: Options) -> Self {
+        Self { store, outlets, options, orders: Arc::default(), woken: Arc::default() }
+    }
+
+    /// Wakes it when there may be something to do.
+    pub fn waker(&self) -> Arc<Notify> {
+        Arc::clone(&self.woken)
+    }
+
+    /// Works until it is stopped. Then it begins nothing more, and ends when what is under way is settled. Fails if the store
+    /// cannot be relied on any more.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+        let mut lanes: JoinSet<Done> = JoinSet::new();
+        // Jobs that are worked on, and those that could not be and are left alone for a while.
+        let mut held: BTreeMap<Text, Option<Instant>> = BTreeMap::new();
+        let mut line = Line::default();
+        loop {
+            let is_stopping = *stop.borrow();
+            if is_stopping && lanes.is_empty() {
+                return Ok(());
+            }
+            if !is_stopping {
+                held.retain(|_, until| until.is_none_or(|until| Instant::now() < until));
+                if line.tenants.is_empty() && lanes.len() < self.options.lanes {
+                    line = passing(self.find(&held).await)?.unwrap_or_default();
+                }
+                while lanes.len() < self.options.lanes
+                    && let Some(found) = line.pop()
+                {
+                    if held.contains_key(&found.job.0.id) || !self.is_within_cap(&found).await? {
+                        continue;
+                    }
+                    held.insert(found.job.0.id.clone(), None);
+                    self.begin(&mut lanes, found, stop.clone());
+                }
+            }
+            let is_idle = line.tenants.is_empty();
+            tokio::select! {
+                biased;
+                Some(done) = lanes.join_next() => {
+                    let done = done.map_err(|error| Error::Unusable(format!("a lane has ended: {error}")))?;
+                    let job = done.job.clone();
+                    held.remove(&job);
+                    if !self.end(done).await? {
+                        held.insert(job, Some(Instant::now() + self.options.look * 4));
+                    }
+                }
+                _ = stop.changed(), if !is_stopping => {}
+                () = self.woken.notified(), if is_idle && !is_stopping => {}
+                () = tokio::time::sleep(self.options.look), if is_idle && !is_stopping => {
+                    passing(self.learn().await)?;
+                }
+            }
+        }
+    }
+
+    /// Learns what is wanted of the runs that are under way.
+    async fn learn(&self) -> Result<(), Error> {
+        let runs: Vec<Text> = lock(&self.orders.controls).keys().cloned().collect();
+        for run in runs {
+            let stored: Option<(CampaignRun, u64)> = self.store.get(Key(vec![run.to_value()])).await?;
+            match stored {
+                Some((run, _)) if run.ended_at.is_none() => self.orders.note(&run),
+                _ => drop(lock(&self.orders.controls).remove(&run)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Jobs that can be taken now, of all runs that have some; first those whose workers were not heard of again.
+    async fn find(&self, held: &BTreeMap<Text, Option<Instant>>) -> Result<Line, Error> {
+        let clock = Clock::ask(&*self.store).await?;
+        let now = clock.now();
+        let mut line = Line::default();
+        let mut runs = BTreeMap::new();
+        let due: Vec<(CampaignRun, u64)> =
+            self.store.list(Scan::by::<CampaignRun>(CampaignRun::BY_WAKE).until(&now).limit(RUNS)).await?;
+        for (run, version) in due {
+            self.orders.note(&run);
+            runs.insert(run.id.clone(), (run, version));
+        }
+        let locked = Text::from(JobStatus::Locked.as_str());
+        let stale: Vec<(Job, u64)> =
+            self.store.list(Scan::by::<Job>(Job::BY_STATUS).equal(&locked).until(&now).limit(JOBS)).await?;
+        for job in stale.into_iter().filter(|(job, _)| !held.contains_key(&job.id)) {
+            if let Some(run) = runs.get(&job.0.run_id) {
+                line.push(Found { run: run.clone(), job });
+            }
+        }
+        for run in runs.into_values() {
+            let found = self.jobs_of(&run.0.id, now).await?;
+            let mut is_idle = found.is_empty();
+            for job in found.into_iter().filter(|(job, _)| !held.contains_key(&job.id)) {
+                is_idle = false;
+                line.push(Found { run: run.clone(), job });
+            }
+            if is_idle {
+                finish(&*self.store, &run.0.id, now).await?;
+            }
+        }
+        Ok(line)
+    }
+
+    async fn jobs_of(&self, run: &Text, now: Timestamp) -> Result<Vec<(Job, u64)>, Error> {
+        let mut found = Vec::new();
+        for status in [JobStatus::Queued, JobStatus::Failed] {
+            let scan = Scan::by::<Job>(Job::BY_TURN).equal(run).equal(&Text::from(status.as_str()));
+            let due: Vec<(Job, u64)> = self.store.list(scan.until(&now).limit(JOBS)).await?;
+            found.extend(due);
+        }
+        Ok(found)
+    }
+
+    /// Whether another job of the tenant may be worked on.
+    async fn is_within_cap(&self, found: &Found) -> Result<bool, Error> {
+        let Some(max) = self.options.tenant_max else { return Ok(true) };
+        let locked = Text::from(JobStatus::Locked.as_str());
+        let its = Scan::by::<Job>(Job::BY_TENANT).equal(&found.run.0.tenant_id).equal(&locked);
+        let count = passing(self.store.count(its.limit(max as usize)).await)?;
+        Ok(count.is_some_and(|count| count < u64::from(max)))
+    }
+
+    fn begin(&self, lanes: &mut JoinSet<Done>, found: Found, stop: watch::Receiver<bool>) {
+        let Found { run, job } = found;
+        let (store, orders, outlets) = (Arc::clone(&self.store), Arc::clone(&self.orders), Arc::clone(&self.outlets));
+        let Options { lease, worker, entropy, .. } = self.options.clone();
+        lanes.spawn(async move {
+            let (id, tenant, run_id) = (job.0.id.clone(), run.0.tenant_id.clone(), run.0.id.clone());
+            let work = async {
+                let outlet = match outlets.outlet(&run.0) {
+                    Ok(outlet) => outlet,
+                    Err(error) => {
+                        tracing::error!(run = %run.0.id, %error, "a campaign run cannot reach anybody; it will be tried again");
+                        return Ok(End::Lost);
+                    }
+                };
+                let clock = Clock::ask(&*store).await?;
+                let desk = Desk { store: Arc::clone(&store), clock, lease, worker, entropy };
+                let order = || orders.of(&run_id, *stop.borrow());
+                Work::prepare(&desk, run, outlet, job).await?.perform(order).await
+            };
+            Done { end: work.await, job: id, tenant, run: run_id }
+        });
+    }
+
+    /// Tells whether there was an end.
+    async fn end(&self, done: Done) -> Result<bool, Error> {
+        let Done { job, tenant, run, end } = done;
+        let end = passing(end)?;
+        match end {
+            Some(End::Concluded(Conclusion::Completed | Conclusion::Dead)) => {
+                let now = passing(self.store.now().await)?;
+                if let Some(now) = now {
+                    passing(finish(&*self.store, &run, now).await)?;
+                }
+            }
+            Some(End::Concluded(conclusion)) => tracing::debug!(%job, %tenant, ?conclusion, "a job is put off"),
+            Some(End::Lost) => tracing::debug!(%job, "another has the job"),
+            None => {}
+        }
+        Ok(matches!(end, Some(End::Concluded(_))))
+    }
+}
+
+/// What passes is logged, and tried again; the rest is not.
+fn passing<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(it) => Ok(Some(it)),
+        Err(error) if matches!(error.kind(), Kind::Fatal) => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "the dispatcher will try again");
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The end of a campaign run: when all of its jobs are over, they say what it came to.
+
+use onward_dispatch::{Control, JobStatus, RunAct, Tally};
+use onward_journal::{Text, Timestamp};
+use onward_store::tables::{CampaignRun, Job};
+use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Scan, Store};
+use serde_json::json;
+
+use crate::{audit, rows};
+
+/// Ends a campaign run, if all of its jobs are over. Whoever ends the last of them asks; so does whoever finds a run with
+/// nothing left to do, since the one that should have asked may have been killed.
+pub(crate) async fn finish(store: &dyn Store, run: &Text, now: Timestamp) -> Result<bool, Error> {
+    for status in [JobStatus::Queued, JobStatus::Locked, JobStatus::Failed] {
+        let open = Scan::by::<Job>(Job::BY_TURN).equal(run).equal(&Text::from(status.as_str())).limit(1);
+        if !store.rows(open).await?.is_empty() {
+            return Ok(false);
+        }
+    }
+    let stored: Option<(CampaignRun, u64)> = store.get(Key(vec![run.to_value()])).await?;
+    let Some((mut run, version)) = stored else { return Ok(false) };
+    let tally = tally(store, &run.id).await?;
+    let is_cut_short = Control::parse(&run.control) == Some(Control::Cancelled) && tally.skipped > 0;
+    let outcome = tally.outcome(is_cut_short);
+    let Some(status) = rows::run_status(&run).after(RunAct::End(outcome)) else { return Ok(false) };
+    run.status = status.as_str().into();
+    run.wake_at = Timestamp::MAX;
+    run.ended_at = Some(now);
+    let Tally { served, failed, skipped, .. } = tally;
+    let detail = json!({ "status": status.as_str(), "served": served, "failed": failed, "skipped": skipped });
+    let commit = audit::entry(Commit::new().update(&run, version), &run, "run.ended", &detail, now);
+    match store.commit(commit).await {
+        Ok(_) => Ok(true),
+        // Somebody else was first, or will ask again.
+        Err(error) if matches!(error.kind(), Kind::Conflict | Kind::Retry | Kind::Unknown) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// How the items of a campaign run stand.
+pub(crate) async fn tally(store: &dyn Store, run: &Text) -> Result<Tally, Error> {
+    let mut scan = Scan::by::<Job>(Job::BY_TURN).equal(run);
+    let mut tally = Tally::default();
+    loop {
+        let page: Vec<(Job, u64)> = store.list(scan.clone()).await?;
+        tally = page.iter().fold(tally, |tally, (job, _)| tally + rows::tally(job));
+        match page.last() {
+            Some((last, _)) if page.len() == scan.limit => scan = scan.after(last),
+            _ => return Ok(tally),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! How a campaign run reaches people: by whom, and with what.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onward_dispatch::{Answer, Found, Terms};
+use onward_journal::Text;
+use onward_store::tables::CampaignRun;
+
+use crate::audience::Recipient;
+use crate::reserve::Reservation;
+
+/// What a provider can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nature {
+    /// Items of one call, at most.
+    pub batch_max: usize,
+    /// It takes each key once, so it can be called again with one.
+    pub takes_keys_once: bool,
+    /// It can be asked what became of a key.
+    pub can_look: bool,
+}
+
+impl Default for Nature {
+    /// One at a time, and it knows nothing of keys.
+    fn default() -> Self {
+        Self { batch_max: 1, takes_keys_once: false, can_look: false }
+    }
+}
+
+/// Who really sends.
+///
+/// It is called with reservations and in no other way: a reservation is made by the commit that stores it, and is used up by
+/// the call.
+#[async_trait]
+pub trait Provider: Send + Sync + 'static {
+    /// What it is called, in the outbox.
+    fn name(&self) -> &str;
+
+    /// What it can do.
+    fn nature(&self) -> Nature;
+
+    /// Delivers, and tells what became of each item by its id. What it says nothing of is in doubt.
+    async fn deliver(&self, batch: Vec<Reservation>) -> Vec<(Text, Answer)>;
+
+    /// What it knows of a key.
+    async fn look(&self, _key: &str) -> Found {
+        Found::Unsure
+    }
+}
+
+/// What is sent to somebody.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Message {
+    /// Its parts by name, such as `subject` and `text`.
+    pub parts: Vec<(String, String)>,
+}
+
+impl Message {
+    /// A part of it.
+    pub fn part(&self, name: &str) -> Option<&str> {
+        self.parts.iter().find(|(part, _)| part == name).map(|(_, text)| text.as_str())
+    }
+}
+
+/// Makes what is sent.
+pub trait Compose: Send + Sync + 'static {
+    /// What this recipient is sent, or why there is nothing that can be.
+    fn compose(&self, recipient: &Recipient) -> Result<Message, String>;
+}
+
+/// How a campaign run reaches people.
+pub struct Outlet {
+    /// Who sends.
+    pub provider: Arc<dyn Provider>,
+    /// What.
+    pub compose: Arc<dyn Compose>,
+    /// How it is gone about.
+    pub terms: Terms,
+    /// What is sent, for keys: the same recipient may be sent something else.
+    pub asset: Text,
+    /// How long a call may take.
+    pub patience: Duration,
+}
+
+/// Knows how campaign runs reach people.
+pub trait Outlets: Send + Sync + 'static {
+    /// How this one does, or why it cannot.
+    fn outlet(&self, run: &CampaignRun) -> Result<Arc<Outlet>, String>;
+}

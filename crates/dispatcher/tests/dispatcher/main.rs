@@ -1,0 +1,5 @@
+//! Campaigns on a store in memory, in virtual time.
+
+mod deploys;
+mod sends;
+mod world;

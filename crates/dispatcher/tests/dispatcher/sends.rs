@@ -1,0 +1,132 @@
+//! Sending: who is called, how often, and what is said of it.
+
+use onward_dispatch::Answer;
+use onward_dispatcher::{Refused, Verdict};
+
+use crate::world::{Counting, TERMS, World, accepted, expect};
+
+#[tokio::test(start_paused = true)]
+async fn everybody_is_reached_once_and_the_run_says_so() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let run = world.deploy(&["a", "b", "c", "d", "e", "f"]).await.unwrap().run;
+    world.work_until_over(&run).await;
+    assert!(world.provider.calls().values().all(|count| *count == 1));
+    assert_eq!(world.provider.calls().len(), 6);
+    assert!(world.statuses().await.values().all(|status| status == "sent"));
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "completed");
+    assert_eq!(world.events(&run).await, ["run.deployed", "run.began", "job.completed", "job.completed", "run.ended"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_who_is_named_twice_is_reached_once() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let run = world.deploy(&["a", "a", "b", "c", "d", "a"]).await.unwrap().run;
+    world.work_until_over(&run).await;
+    assert_eq!(world.provider.calls()["a"], 1);
+    let tally = world.campaigns.tally(&run).await.unwrap();
+    assert_eq!((tally.served, tally.skipped, tally.items), (4, 2, 6));
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_fails_and_what_cannot_be_made_is_not_sent() {
+    let refuse_b = |who: &str, _| if who == "b" { Answer::Refused("550".into()) } else { accepted() };
+    let world = World::new(Counting::new(refuse_b), TERMS);
+    let run = world.deploy(&["a", "b", "unfit"]).await.unwrap().run;
+    world.work_until_over(&run).await;
+    let expected = [("a", "sent"), ("b", "failed refused"), ("unfit", "failed unfit")];
+    assert_eq!(world.statuses().await, expect(&expected));
+    assert!(!world.provider.calls().contains_key("unfit"));
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "partial");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_put_off_is_tried_again_and_in_the_end_no_more() {
+    let script = |who: &str, count| match (who, count) {
+        ("later", 1 | 2) | ("never", _) => Answer::Later("busy".into()),
+        _ => accepted(),
+    };
+    let world = World::new(Counting::new(script), TERMS);
+    let run = world.deploy(&["a", "later", "never"]).await.unwrap().run;
+    world.work_until_over(&run).await;
+    let expected = [("a", "sent"), ("later", "sent"), ("never", "failed exhausted")];
+    assert_eq!(world.statuses().await, expect(&expected));
+    assert_eq!(world.provider.calls()["never"], 3);
+    assert_eq!(&*world.jobs().await[0].status, "dead");
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "partial");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_job_is_redriven_for_those_who_were_not_reached() {
+    let script = |who: &str, count| if who == "b" && count <= 3 { Answer::Later("busy".into()) } else { accepted() };
+    let world = World::new(Counting::new(script), TERMS);
+    let run = world.deploy(&["a", "b"]).await.unwrap().run;
+    world.work_until_over(&run).await;
+    let job = world.jobs().await[0].id.clone();
+    world.campaigns.redrive(&job, "ada").await.unwrap();
+    world.work_until_over(&run).await;
+    assert_eq!(world.statuses().await, expect(&[("a", "sent"), ("b", "sent")]));
+    assert_eq!(world.provider.calls()["a"], 1);
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "completed");
+    assert_eq!(world.campaigns.redrive(&job, "ada").await, Err(Refused::NotDead(job.to_string())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_knows_is_in_doubt_until_somebody_says() {
+    let script = |who: &str, _| if who == "b" { Answer::Unknown("cut off".into()) } else { accepted() };
+    let world = World::new(Counting::new(script), TERMS);
+    let run = world.deploy(&["a", "b", "c"]).await.unwrap().run;
+    world.work_until(async |world| world.campaigns.tally(&run).await.unwrap().in_doubt == 1).await;
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "running", "it is not complete");
+    let doubts = world.campaigns.in_doubt(10).await.unwrap();
+    assert_eq!(doubts.len(), 1);
+    let item = &doubts[0].id;
+    world.campaigns.settle(item, &Verdict::Served(Some("m-9".to_owned())), "ada", "it is in their log").await.unwrap();
+    assert_eq!(world.statuses().await["b"], "sent");
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "completed");
+    assert_eq!(world.provider.calls()["b"], 1);
+    let again = world.campaigns.settle(item, &Verdict::Failed, "ada", "no").await;
+    assert_eq!(again, Err(Refused::NotInDoubt(item.to_string())));
+    assert!(world.events(&run).await.contains(&"item.settled".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_can_have_it_sent_again() {
+    let script = |_: &str, count| if count == 1 { Answer::Unknown("cut off".into()) } else { accepted() };
+    let world = World::new(Counting::new(script), TERMS);
+    let run = world.deploy(&["a"]).await.unwrap().run;
+    world.work_until(async |world| world.campaigns.tally(&run).await.unwrap().in_doubt == 1).await;
+    let item = world.campaigns.in_doubt(1).await.unwrap()[0].id.clone();
+    world.campaigns.settle(&item, &Verdict::Again, "ada", "their log has nothing").await.unwrap();
+    world.work_until_over(&run).await;
+    assert_eq!(world.statuses().await, expect(&[("a", "sent")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_wants_nothing_more_is_skipped() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    world.campaigns.suppress("email", "B@example.org", "unsubscribed").await.unwrap();
+    let run = world.deploy(&["a", "b"]).await.unwrap().run;
+    world.work_until_over(&run).await;
+    assert_eq!(world.statuses().await, expect(&[("a", "sent"), ("b", "skipped suppressed")]));
+    assert!(!world.provider.calls().contains_key("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_run_begins_nothing_and_a_cancelled_one_skips_the_rest() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let run = world.deploy(&["a", "b"]).await.unwrap().run;
+    world.campaigns.pause(&run, "ada").await.unwrap();
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let working = tokio::spawn(world.dispatcher().run(stopped));
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert!(world.provider.calls().is_empty());
+    stop.send_replace(true);
+    working.await.unwrap().unwrap();
+    world.campaigns.cancel(&run, "ada").await.unwrap();
+    world.work_until_over(&run).await;
+    assert!(world.provider.calls().is_empty());
+    assert_eq!(world.statuses().await, expect(&[("a", "skipped cancelled"), ("b", "skipped cancelled")]));
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "failed");
+    assert_eq!(world.campaigns.resume(&run, "ada").await, Err(Refused::Over(run.to_string())));
+}
