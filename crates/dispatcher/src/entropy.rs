@@ -9,7 +9,9 @@ use crate::deploy::uuid;
 
 /// A source of entropy.
 #[derive(Clone)]
-pub struct Entropy(Arc<dyn Fn(&mut [u8]) + Send + Sync>);
+pub struct Entropy(Arc<Fill>);
+
+type Fill = dyn Fn(&mut [u8]) + Send + Sync;
 
 impl Entropy {
     /// A source that fills what it is given.

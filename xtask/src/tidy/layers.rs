@@ -18,6 +18,7 @@ enum Uses {
 const JOURNAL: &str = "onward-journal";
 const RUNS: &str = "onward-runs";
 const DISPATCH: &str = "onward-dispatch";
+const DISPATCHER: &str = "onward-dispatcher";
 const STORE: &str = "onward-store";
 const EXECUTION: &str = "onward-execution";
 const WASM: &str = "onward-wasm";
@@ -37,16 +38,17 @@ const LAYERS: &[Layer] = &[
     layer("crates/journal", JOURNAL, Uses::Only(&[])),
     layer("crates/execution", EXECUTION, Uses::Only(&[JOURNAL])),
     layer("crates/runs", RUNS, Uses::Only(&[JOURNAL])),
-    layer("crates/dispatch", DISPATCH, Uses::Only(&[])),
+    layer("crates/dispatch", DISPATCH, Uses::Only(&[JOURNAL])),
     layer("crates/api", API, Uses::Only(&[JOURNAL])),
     layer("crates/worker", "onward-worker", Uses::Only(&[API])),
     layer("crates/store", STORE, Uses::Only(&[JOURNAL, RUNS, DISPATCH])),
     layer("crates/store-sqlite", "onward-store-sqlite", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/store-postgres", "onward-store-postgres", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
+    layer("crates/dispatcher", DISPATCHER, Uses::Only(&[STORE, JOURNAL, DISPATCH])),
     layer("crates/wasm", WASM, Uses::Only(&[JOURNAL, EXECUTION])),
     layer("crates/engine", ENGINE, Uses::Only(&[API, JOURNAL, EXECUTION, RUNS, DISPATCH, STORE])),
     layer("crates/server", "onward-server", Uses::Only(&[ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH])),
-    layer("crates/sim", "onward-sim", Uses::Only(&[ENGINE, EXECUTION, STORE, JOURNAL, RUNS, DISPATCH])),
+    layer("crates/sim", "onward-sim", Uses::Only(&[ENGINE, EXECUTION, STORE, JOURNAL, RUNS, DISPATCH, DISPATCHER])),
     layer("crates/testing", "onward-testing", Uses::Only(&[JOURNAL, RUNS])),
     layer("crates/embed", "onward-embed", Uses::Only(LIBRARY)),
     layer("crates/cli", "onward", Uses::Any),
