@@ -1,5 +1,7 @@
 //! Campaigns on a store in memory, in virtual time.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
 mod deploys;
 mod sends;
 mod world;
