@@ -275,7 +275,7 @@ impl Attempt {
             !self.deferred[*position]
                 && match self.slots[*position].standing {
                     Standing::Unreserved | Standing::Free => true,
-                    Standing::InDoubt => self.terms.repeats && self.slots[*position].calls < self.terms.calls_max,
+                    Standing::InDoubt => self.is_repeatable(&self.slots[*position]),
                     Standing::Held | Standing::Served | Standing::Failed | Standing::Skipped => false,
                 }
         };
@@ -299,17 +299,30 @@ impl Attempt {
                 return Conclusion::Released;
             }
             if self.has_progressed || self.attempts < self.terms.attempts_max {
-                let asked = self.busy.flatten().unwrap_or(0);
-                let attempt = if self.has_progressed { 1 } else { self.attempts };
-                return Conclusion::Retry(self.terms.backoff.wait_ms(attempt, entropy).max(asked));
+                return self.retry(entropy);
             }
             self.end_open(Act::GiveUp, Reason::Exhausted, Some("it was tried as often as it may be"));
             tally = self.tally();
         }
         if tally.in_doubt > 0 {
+            let can_repeat = self.slots.iter().any(|slot| self.is_repeatable(slot));
+            if can_repeat && (self.has_progressed || self.attempts < self.terms.attempts_max) {
+                return self.retry(entropy);
+            }
             return self.when_to_look().map_or(Conclusion::Wait, Conclusion::Look);
         }
         Self::settled(&self.slots)
+    }
+
+    fn retry(&self, entropy: u64) -> Conclusion {
+        let asked = self.busy.flatten().unwrap_or(0);
+        let attempt = if self.has_progressed { 1 } else { self.attempts };
+        Conclusion::Retry(self.terms.backoff.wait_ms(attempt, entropy).max(asked))
+    }
+
+    /// Whether the provider can be called again for an item in doubt.
+    fn is_repeatable(&self, slot: &Slot) -> bool {
+        slot.standing == Standing::InDoubt && self.terms.repeats && slot.calls < self.terms.calls_max
     }
 
     /// How a job ends whose items are all settled.

@@ -201,8 +201,9 @@ impl Campaigns {
         commit = commit.update(&job, version);
         if let Some(status) = rows::run_status(&run).after(RunAct::Reopen) {
             (run.status, run.ended_at, run.wake_at) = (status.as_str().into(), None, now);
-            commit = commit.update(&run, run_version);
         }
+        // Whoever is about to end the run because all of its jobs are over finds that it has changed.
+        commit = commit.update(&run, run_version);
         let detail = json!({ "job": &*job.id, "items": reopened, "by": by });
         commit = audit::entry(commit, &run, "job.redriven", &detail, now);
         self.store.commit(commit).await.map_err(|error| match error.kind() {

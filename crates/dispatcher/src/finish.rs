@@ -19,7 +19,12 @@ pub(crate) async fn finish(store: &dyn Store, run: &Text, now: Timestamp) -> Res
     }
     let stored: Option<(CampaignRun, u64)> = store.get(Key(vec![run.to_value()])).await?;
     let Some((mut run, version)) = stored else { return Ok(false) };
-    let tally = tally(store, &run.id).await?;
+    // Those scans were not one: a job may have gone from one status to another between them. One that is over stays so,
+    // unless the run is changed as well.
+    let (tally, over) = count(store, &run.id).await?;
+    if over != run.jobs {
+        return Ok(false);
+    }
     let is_cut_short = Control::parse(&run.control) == Some(Control::Cancelled) && tally.skipped > 0;
     let outcome = tally.outcome(is_cut_short);
     let Some(status) = rows::run_status(&run).after(RunAct::End(outcome)) else { return Ok(false) };
@@ -39,14 +44,25 @@ pub(crate) async fn finish(store: &dyn Store, run: &Text, now: Timestamp) -> Res
 
 /// How the items of a campaign run stand.
 pub(crate) async fn tally(store: &dyn Store, run: &Text) -> Result<Tally, Error> {
-    let mut scan = Scan::by::<Job>(Job::BY_TURN).equal(run);
-    let mut tally = Tally::default();
+    Ok(count(store, run).await?.0)
+}
+
+/// How the items of a campaign run stand, and how many of its jobs are over.
+async fn count(store: &dyn Store, run: &Text) -> Result<(Tally, u32), Error> {
+    // The order of their ids does not change while they are read.
+    let mut scan = Scan::all::<Job>().until(&Text::from(format!("{run}.~")));
+    let mut after = Text::from(format!("{run}."));
+    let (mut tally, mut over) = (Tally::default(), 0);
     loop {
+        scan.after = Some(vec![after.to_value()]);
         let page: Vec<(Job, u64)> = store.list(scan.clone()).await?;
-        tally = page.iter().fold(tally, |tally, (job, _)| tally + rows::tally(job));
+        for (job, _) in &page {
+            tally += rows::tally(job);
+            over += u32::from(rows::job_status(job).is_over());
+        }
         match page.last() {
-            Some((last, _)) if page.len() == scan.limit => scan = scan.after(last),
-            _ => return Ok(tally),
+            Some((last, _)) if page.len() == scan.limit => after = last.id.clone(),
+            _ => return Ok((tally, over)),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A seed decides everything: which of the things under way ends next, what fails, when a node dies or is stopped for a while
 //! and goes on as if nothing had happened. The same seed makes the same history, so a seed that fails is a test.
 
+pub mod campaigns;
 mod check;
 mod client;
 mod drain;

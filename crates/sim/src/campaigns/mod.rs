@@ -1,0 +1,252 @@
+//! Campaigns in a world of their own: several dispatchers on one store in memory, in virtual time, while everything fails that
+//! can. Workers die between any two steps, or stand still for longer than their lease and go on; the store does not answer, or
+//! does something and does not say so; the provider takes things and does not say so either.
+//!
+//! What the provider was asked is kept outside of the store. In the end somebody settles what is in doubt, by what the provider
+//! knows; then everybody was reached once, or the outbox says why not.
+
+mod check;
+mod provider;
+mod store;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onward_dispatch::{Backoff, Channel, Terms};
+use onward_dispatcher::{
+    Campaigns, Compose, Deploying, Deployment, Dispatcher, Entropy, Message, Nature, Options, Outlet, Outlets,
+    Recipient, Scope,
+};
+use onward_journal::{Text, Timestamp};
+use onward_store::conformance::Draw;
+use onward_store::memory::Memory;
+use onward_store::tables::CampaignRun;
+use onward_store::{Clock, Policy, Store};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use self::provider::Ledger;
+use self::store::Flaky;
+
+/// How long a worker holds a job.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// For how long things go wrong.
+const ROUGH: Duration = Duration::from_secs(240);
+
+/// What a seed came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Dispatchers that were killed.
+    pub kills: u32,
+    /// Times a worker stood still for longer than its lease.
+    pub stalls: u32,
+    /// Items that were in doubt when things had calmed down.
+    pub in_doubt: u32,
+    /// Items that were put off, refused or skipped.
+    pub unserved: u32,
+    /// Calls that reached the provider.
+    pub calls: u32,
+}
+
+/// The chance that all share.
+#[derive(Clone)]
+struct Chance(Arc<Mutex<Draw>>);
+
+impl Chance {
+    fn draw(&self) -> MutexGuard<'_, Draw> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn percent(&self, percent: u64) -> bool {
+        self.draw().percent(percent)
+    }
+
+    fn below(&self, end: u64) -> u64 {
+        self.draw().below(end)
+    }
+
+    fn entropy(&self) -> Entropy {
+        let chance = self.clone();
+        Entropy::new(move |bytes| {
+            for byte in bytes {
+                *byte = u8::try_from(chance.below(256)).unwrap_or(0);
+            }
+        })
+    }
+}
+
+/// The time of the runtime.
+struct Virtual(Instant);
+
+impl Clock for Virtual {
+    fn now(&self) -> Timestamp {
+        let begun = Timestamp::from_micros(1_767_225_600_000_000).unwrap_or(Timestamp::EPOCH);
+        begun.plus_ms(u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+struct Plain;
+
+impl Compose for Plain {
+    fn compose(&self, recipient: &Recipient) -> Result<Message, String> {
+        Ok(Message { parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))] })
+    }
+}
+
+struct One(Arc<Outlet>);
+
+impl Outlets for One {
+    fn outlet(&self, _run: &CampaignRun) -> Result<Arc<Outlet>, String> {
+        Ok(Arc::clone(&self.0))
+    }
+}
+
+/// The world of a seed.
+struct World {
+    chance: Chance,
+    /// The store as it is.
+    store: Arc<dyn Store>,
+    /// The store as workers see it.
+    flaky: Arc<Flaky>,
+    ledger: Arc<Ledger>,
+    outlet: Arc<Outlet>,
+    campaigns: Campaigns,
+    recipients: Vec<String>,
+    run: Text,
+    report: Report,
+}
+
+/// A dispatcher at work.
+struct Running {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// Lives through a seed. Fails with what should not have happened.
+pub fn run(seed: u64) -> Result<Report, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.map_err(|error| error.to_string())?.block_on(live(seed))
+}
+
+async fn live(seed: u64) -> Result<Report, String> {
+    let mut world = World::new(seed).await?;
+    let mut running: Vec<Running> = (0..2).map(|_| world.dispatcher()).collect();
+    let since = Instant::now();
+    while since.elapsed() < ROUGH {
+        sleep(Duration::from_millis(world.chance.below(4_000))).await;
+        let victim = usize::try_from(world.chance.below(running.len() as u64)).unwrap_or(0);
+        match world.chance.below(10) {
+            0..4 => {
+                running[victim].task.abort();
+                world.report.kills += 1;
+                running[victim] = world.dispatcher();
+            }
+            4 => {
+                running[victim].stop.send_replace(true);
+                let ended = std::mem::replace(&mut running[victim], world.dispatcher());
+                drop(ended.task.await);
+            }
+            5 => drop(world.campaigns.pause(&world.run, "sim").await),
+            6 | 7 => drop(world.campaigns.resume(&world.run, "sim").await),
+            _ => {}
+        }
+    }
+    world.flaky.calm();
+    world.ledger.calm();
+    drop(world.campaigns.resume(&world.run, "sim").await);
+    world.settle_down().await?;
+    world.report.stalls = world.flaky.stalls();
+    world.check().await?;
+    for it in running {
+        it.stop.send_replace(true);
+        it.task.await.map_err(|error| error.to_string())?;
+    }
+    Ok(world.report)
+}
+
+impl World {
+    async fn new(seed: u64) -> Result<Self, String> {
+        let chance = Chance(Arc::new(Mutex::new(Draw::new(seed))));
+        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(Virtual(Instant::now()))));
+        let nature = Nature {
+            batch_max: usize::try_from(1 + chance.below(4)).unwrap_or(1),
+            takes_keys_once: chance.percent(25),
+            can_look: chance.percent(25),
+        };
+        let ledger = Arc::new(Ledger::new(chance.clone(), nature));
+        let terms = Terms {
+            window: usize::try_from(1 + chance.below(5)).unwrap_or(1),
+            calls_max: 3,
+            attempts_max: 4,
+            backoff: Backoff { first_ms: 1_000, max_ms: 30_000 },
+            repeats: nature.takes_keys_once,
+            looks_after_ms: nature.can_look.then_some(600_000),
+        };
+        let outlet = Arc::new(Outlet {
+            provider: Arc::clone(&ledger) as Arc<dyn onward_dispatcher::Provider>,
+            compose: Arc::new(Plain),
+            terms,
+            asset: "spring".into(),
+            patience: Duration::from_secs(30),
+        });
+        let scope = Scope { tenant: "acme".into(), workspace: "shop".into() };
+        let flaky = Arc::new(Flaky::new(Arc::clone(&store), chance.clone()));
+        let campaigns = Campaigns::new(Arc::clone(&store), scope.clone());
+        // Some are named twice.
+        let count = 1 + chance.below(14);
+        let recipients: Vec<String> = (0..count).map(|_| format!("r{}", chance.below(count + 3))).collect();
+        let channel = *chance.draw().pick(&Channel::ALL);
+        let deployment = Deployment {
+            campaign: "spring".into(),
+            channel,
+            document: "{}".into(),
+            scheduled_for: None,
+            job_items: u32::try_from(1 + chance.below(6)).unwrap_or(1),
+            key: None,
+            retry_of: None,
+            by: "sim".to_owned(),
+        };
+        let mut deploying = Deploying::begin(&*store, scope, deployment, chance.entropy());
+        for id in &recipients {
+            let recipient = Recipient { id: id.clone(), address: id.clone(), data: serde_json::Map::new() };
+            deploying.add(recipient).await.map_err(|error| error.to_string())?;
+        }
+        let run = deploying.finish().await.map_err(|error| error.to_string())?.run;
+        let report = Report::default();
+        Ok(Self { chance, store, flaky, ledger, outlet, campaigns, recipients, run, report })
+    }
+
+    fn dispatcher(&self) -> Running {
+        let options = Options {
+            lanes: usize::try_from(1 + self.chance.below(3)).unwrap_or(1),
+            lease: LEASE,
+            look: Duration::from_secs(1),
+            entropy: self.chance.entropy(),
+            ..Options::default()
+        };
+        let store = Arc::clone(&self.flaky) as Arc<dyn Store>;
+        let dispatcher = Dispatcher::new(store, Arc::new(One(Arc::clone(&self.outlet))), options);
+        let (stop, stopped) = watch::channel(false);
+        // A store that fails for good would stop it; this one does not.
+        let task = tokio::spawn(async move { drop(dispatcher.run(stopped).await) });
+        Running { stop, task }
+    }
+
+    /// Waits until nothing happens any more.
+    async fn settle_down(&mut self) -> Result<(), String> {
+        let since = Instant::now();
+        loop {
+            let tally = self.campaigns.tally(&self.run).await.map_err(|error| error.to_string())?;
+            if tally.open() == 0 && self.is_idle().await? {
+                self.report.in_doubt = u32::try_from(tally.in_doubt).unwrap_or(u32::MAX);
+                return Ok(());
+            }
+            if since.elapsed() > Duration::from_secs(48 * 3_600) {
+                return Err(format!("it does not come to an end: {}", self.dump().await));
+            }
+            sleep(Duration::from_secs(10)).await;
+        }
+    }
+}

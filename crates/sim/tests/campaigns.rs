@@ -1,0 +1,57 @@
+//! Campaigns, by seed. One that fails prints how to repeat it.
+
+#![expect(clippy::panic, reason = "a seed that fails says so")]
+
+use onward_sim::campaigns::{Report, run};
+
+fn lived(seed: u64) -> Report {
+    match run(seed) {
+        Ok(report) => report,
+        Err(what) => {
+            panic!("seed {seed}: {what}\nrepeat with ONWARD_SEED={seed} cargo test -p onward-sim --test campaigns")
+        }
+    }
+}
+
+/// `ONWARD_SEED` runs one, `ONWARD_SEEDS` another number of them.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("ONWARD_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("ONWARD_SEEDS").unwrap_or(usual),
+    }
+}
+
+/// Half of them each: the two run side by side.
+fn half(half: u64) {
+    let mut sum = Report::default();
+    for seed in seeds(10_000).filter(|seed| seed % 2 == half) {
+        let Report { kills, stalls, in_doubt, unserved, calls } = lived(seed);
+        sum.kills += kills;
+        sum.stalls += stalls;
+        sum.in_doubt += in_doubt;
+        sum.unserved += unserved;
+        sum.calls += calls;
+    }
+    println!("{sum:?}");
+    let is_whole = std::env::var("ONWARD_SEED").is_err() && std::env::var("ONWARD_SEEDS").is_err();
+    let was_rough = sum.kills > 10_000 && sum.stalls > 1_000 && sum.in_doubt > 1_000 && sum.unserved > 1_000;
+    assert!(!is_whole || was_rough, "the world was not rough: {sum:?}");
+}
+
+#[test]
+fn nobody_is_reached_twice_and_nobody_is_forgotten() {
+    half(0);
+}
+
+#[test]
+fn nobody_is_reached_twice_and_nobody_is_forgotten_again() {
+    half(1);
+}
+
+#[test]
+fn a_seed_is_a_history() {
+    for seed in 0..20 {
+        assert_eq!(run(seed), run(seed));
+    }
+}
