@@ -13,6 +13,7 @@
 
 mod cluster;
 mod command;
+pub mod contract;
 mod disk;
 mod error;
 mod events;

@@ -3,5 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod deploys;
+mod faults;
 mod sends;
+mod types;
 mod world;

@@ -25,6 +25,8 @@ pub(crate) struct Counting {
     pub(crate) nature: Nature,
     pub(crate) script: Box<Script>,
     pub(crate) known: Mutex<BTreeMap<String, Found>>,
+    /// Whether a call that it has heard is never answered.
+    pub(crate) hangs: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl Counting {
@@ -34,6 +36,7 @@ impl Counting {
             nature: Nature { batch_max: 10, ..Nature::default() },
             script: Box::new(script),
             known: Mutex::default(),
+            hangs: None,
         }
     }
 
@@ -66,6 +69,9 @@ impl Provider for Counting {
                 *count += 1;
                 *count
             };
+            if self.hangs.as_ref().is_some_and(|hangs| hangs()) {
+                std::future::pending::<()>().await;
+            }
             answers.push((reservation.item().clone(), (self.script)(reservation.recipient(), count)));
         }
         answers
@@ -149,19 +155,24 @@ impl World {
     }
 
     pub(crate) fn dispatcher(&self) -> Dispatcher {
+        self.dispatcher_on(Arc::clone(&self.store))
+    }
+
+    pub(crate) fn dispatcher_on(&self, store: Arc<dyn Store>) -> Dispatcher {
         let options = Options { lanes: 2, look: Duration::from_millis(10), ..Options::default() };
-        Dispatcher::new(Arc::clone(&self.store), Arc::new(One(Arc::clone(&self.outlet))), options)
+        Dispatcher::new(store, Arc::new(One(Arc::clone(&self.outlet))), options)
     }
 
     /// Works until the condition holds.
     pub(crate) async fn work_until(&self, is_met: impl AsyncFn(&Self) -> bool) {
         let (stop, stopped) = watch::channel(false);
         let working = tokio::spawn(self.dispatcher().run(stopped));
-        for _ in 0..2_000 {
+        // An hour, which takes no time.
+        for _ in 0..36_000 {
             if is_met(self).await {
                 break;
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
         assert!(is_met(self).await, "{:?} {:?}", self.jobs().await, self.items().await);
         stop.send_replace(true);

@@ -4,6 +4,7 @@
 
 mod append_only;
 mod conformance;
+mod contract;
 mod damage;
 mod foreign;
 mod groups;

@@ -1,0 +1,180 @@
+//! A worker that dies at a chosen point: before or after the n-th commit, or in the n-th call of the provider.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onward_dispatcher::Verdict;
+use onward_journal::{ExecutionId, Timestamp};
+use onward_runs::{RunEventRecord, RunId};
+use onward_store::{
+    Admitted, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, RunHead, Scan, Store, Stored, Table,
+};
+use tokio::sync::{Notify, watch};
+
+use crate::world::{Counting, TERMS, World, accepted};
+
+/// Where a worker stops for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Point {
+    Before(u32),
+    After(u32),
+}
+
+/// A store at which a worker stops, and that says when.
+struct Deadly {
+    store: Arc<dyn Store>,
+    point: Point,
+    commits: AtomicU32,
+    reached: Arc<Notify>,
+}
+
+impl Deadly {
+    async fn stop_at(&self, point: Point) {
+        if point == self.point {
+            self.reached.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Deadly {
+    fn policy(&self) -> &Policy {
+        self.store.policy()
+    }
+
+    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+        let number = 1 + self.commits.fetch_add(1, Ordering::SeqCst);
+        self.stop_at(Point::Before(number)).await;
+        let applied = self.store.apply(commit).await;
+        self.stop_at(Point::After(number)).await;
+        applied
+    }
+
+    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
+        self.store.row(table, key).await
+    }
+
+    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
+        self.store.rows(scan).await
+    }
+
+    async fn count(&self, scan: Scan) -> Result<u64, Error> {
+        self.store.count(scan).await
+    }
+
+    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+        self.store.journal(execution, from, limit).await
+    }
+
+    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
+        self.store.run_events(run, page).await
+    }
+
+    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        self.store.run(run).await
+    }
+
+    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        self.store.runs(behind, after, limit).await
+    }
+
+    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
+        self.store.purge(purge).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        self.store.now().await
+    }
+}
+
+/// Lets a worker die at a point, lets another go on, and returns how many items were in doubt; nothing if the point does not come.
+async fn die_at(point: Point) -> Option<usize> {
+    let people = ["a", "b", "c", "d", "e", "f"];
+    let terms = onward_dispatch::Terms { window: 2, ..TERMS };
+    let world = World::new(Counting::new(|_, _| accepted()), terms);
+    let run = world.deploy(&people).await.unwrap().run;
+    let reached = Arc::new(Notify::new());
+    let store = Deadly {
+        store: Arc::clone(&world.store),
+        point,
+        commits: AtomicU32::new(0),
+        reached: Arc::clone(&reached),
+    };
+    let (stop, stopped) = watch::channel(false);
+    let doomed = tokio::spawn(world.dispatcher_on(Arc::new(store)).run(stopped));
+    let is_over = async {
+        while world.campaigns.run(&run).await.unwrap().ended_at.is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = reached.notified() => {}
+        () = is_over => {
+            stop.send_replace(true);
+            doomed.await.unwrap().unwrap();
+            return None;
+        }
+    }
+    doomed.abort();
+    // Another takes over when the lease has run out, and does what can be done.
+    let is_done = async |world: &World| {
+        let tally = world.campaigns.tally(&run).await.unwrap();
+        tally.open() == 0 && world.jobs().await.iter().all(|job| &*job.status != "locked")
+    };
+    world.work_until(is_done).await;
+    let doubts = world.campaigns.in_doubt(10).await.unwrap();
+    for item in &doubts {
+        let was_called = world.provider.calls().contains_key(&*item.recipient_id);
+        let verdict = if was_called { Verdict::Served(None) } else { Verdict::Again };
+        world.campaigns.settle(&item.id, &verdict, "ada", "their log").await.unwrap();
+    }
+    world.work_until_over(&run).await;
+    let calls = world.provider.calls();
+    assert!(people.iter().all(|who| calls.get(*who) == Some(&1)), "{point:?}: {calls:?}");
+    assert!(world.statuses().await.values().all(|status| status == "sent"), "{point:?}");
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "completed", "{point:?}");
+    Some(doubts.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn whenever_a_worker_dies_nobody_is_called_twice_and_nobody_is_forgotten() {
+    let mut doubts = Vec::new();
+    for number in 1.. {
+        let (before, after) = (die_at(Point::Before(number)).await, die_at(Point::After(number)).await);
+        let (Some(before), Some(after)) = (before, after) else { break };
+        // Before the first reservation there is nothing to doubt; after that no more than what a window holds in each lane.
+        assert!(before <= 4 && after <= 4, "{number}: {before} {after}");
+        doubts.extend([before, after]);
+    }
+    assert!(doubts.len() >= 14, "{doubts:?}");
+    assert_eq!(doubts[0], 0, "nothing was reserved");
+    assert!(doubts.iter().any(|count| *count > 0), "{doubts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt() {
+    let called = Arc::new(Notify::new());
+    let gate = Arc::new(Mutex::new(true));
+    let (says, holds) = (Arc::clone(&called), Arc::clone(&gate));
+    let mut provider = Counting::new(|_, _| accepted());
+    provider.hangs = Some(Box::new(move || {
+        let is_held = std::mem::replace(&mut *holds.lock().unwrap(), false);
+        if is_held {
+            says.notify_one();
+        }
+        is_held
+    }));
+    let world = World::new(provider, TERMS);
+    let run = world.deploy(&["a"]).await.unwrap().run;
+    let (_stop, stopped) = watch::channel(false);
+    let doomed = tokio::spawn(world.dispatcher().run(stopped));
+    called.notified().await;
+    doomed.abort();
+    world.work_until(async |world| world.campaigns.tally(&run).await.unwrap().in_doubt == 1).await;
+    assert_eq!(world.provider.calls()["a"], 1, "the provider was reached, and is not called again");
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "running");
+}
