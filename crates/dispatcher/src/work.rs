@@ -173,9 +173,9 @@ impl<'a> Work<'a> {
         conclusion: Option<Conclusion>,
     ) -> Result<Option<Vec<usize>>, Error> {
         // The lease is counted from the first time that it may have been stored.
-        let (asked, mut is_unheard) = (Instant::now(), false);
+        let (asked, mut is_unheard, mut are_new) = (Instant::now(), false, true);
         loop {
-            let written = self.write(&changes, &tally, attempts, conclusion);
+            let written = self.write(&changes, &tally, attempts, conclusion, are_new);
             let error = match reserve::store(&*self.desk.store, written.commit.clone()).await {
                 Ok((receipt, durable)) => {
                     let is_kept = |place: usize| matches!(receipt.changes.get(place), Some(Outcome::Kept(_)));
@@ -189,6 +189,8 @@ impl<'a> Work<'a> {
             };
             match error.kind() {
                 Kind::Conflict if is_about(&error, CampaignRun::TABLE.name) => self.read_run().await?,
+                // Other items stand for some of these.
+                Kind::Conflict if are_new && is_clash(&error) => are_new = false,
                 Kind::Conflict if is_unheard => return self.confirm(written, asked).await,
                 Kind::Conflict => return Ok(None),
                 Kind::Retry | Kind::Unknown => {
@@ -204,13 +206,14 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// What a step makes of the job and its items.
+    /// What a step makes of the job and its items. Most items are new; where some were not, those are kept.
     fn write(
         &self,
         changes: &BTreeMap<usize, Change>,
         tally: &Tally,
         attempts: u32,
         conclusion: Option<Conclusion>,
+        are_new: bool,
     ) -> Written {
         let now = self.desk.clock.now();
         let mut job = self.job.clone();
@@ -240,7 +243,7 @@ impl<'a> Work<'a> {
                 Some((_, version)) => commit.update(&row, *version),
                 None => {
                     inserted.push((commit.changes.len(), position));
-                    commit.insert_or_keep(&row)
+                    if are_new { commit.insert(&row) } else { commit.insert_or_keep(&row) }
                 }
             };
             written.insert(position, row);
@@ -476,6 +479,14 @@ async fn suppressed(store: &dyn Store, run: &CampaignRun, recipients: &[Recipien
     };
     let found = join_all((0..recipients.len()).map(of)).await;
     found.into_iter().filter_map(Result::transpose).collect()
+}
+
+/// Whether an item cannot stand beside another.
+fn is_clash(error: &Error) -> bool {
+    let Error::Conflict(Conflict::RowExists { table, .. } | Conflict::NotUnique { table, .. }) = error else {
+        return false;
+    };
+    *table == OutboxItem::TABLE.name
 }
 
 /// Whether a row of this table is what a commit did not find as it should be.

@@ -2,7 +2,7 @@
 
 use onward_journal::ExecutionId;
 use onward_runs::{EventId, IdempotencyKey, RunId};
-use onward_store::{Before, Epoch, Error, Key, Known, RunHead, Shard, Stored, Table, Value};
+use onward_store::{Before, Care, Epoch, Error, Key, Known, RunHead, Shard, Stored, Table, Value};
 use rusqlite::Connection;
 
 use crate::read;
@@ -11,6 +11,7 @@ use crate::recent::Recent;
 pub(crate) struct Asked<'a> {
     pub(crate) db: &'a Connection,
     pub(crate) recent: &'a mut Recent,
+    pub(crate) care: Care,
 }
 
 impl Before for Asked<'_> {
@@ -33,6 +34,10 @@ impl Before for Asked<'_> {
         values: &[Value],
     ) -> Result<Option<Stored>, Error> {
         read::row_by_unique(self.db, table, unique, values)
+    }
+
+    fn objects(&self) -> bool {
+        self.care == Care::Trust
     }
 
     fn head(&mut self, run: &RunId) -> Result<Option<RunHead>, Error> {

@@ -308,7 +308,7 @@ impl Writing {
 
     /// The inner result is the commit's, the outer one the transaction's.
     fn commit(&mut self, commit: &Admitted, care: Care) -> Result<Answer, Objection> {
-        let mut before = Asked { db: &self.connection, recent: &mut self.recent };
+        let mut before = Asked { db: &self.connection, recent: &mut self.recent, care };
         let plan = match decide(commit, &mut before, self.clock.now(), care) {
             Ok(plan) => plan,
             Err(error) if !matches!(error.kind(), Kind::Conflict | Kind::Invalid) => {

@@ -13,7 +13,6 @@
 
 mod cluster;
 mod command;
-pub mod contract;
 mod disk;
 mod error;
 mod events;

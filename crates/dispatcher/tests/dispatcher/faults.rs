@@ -97,12 +97,8 @@ async fn die_at(point: Point) -> Option<usize> {
     let world = World::new(Counting::new(|_, _| accepted()), terms);
     let run = world.deploy(&people).await.unwrap().run;
     let reached = Arc::new(Notify::new());
-    let store = Deadly {
-        store: Arc::clone(&world.store),
-        point,
-        commits: AtomicU32::new(0),
-        reached: Arc::clone(&reached),
-    };
+    let store =
+        Deadly { store: Arc::clone(&world.store), point, commits: AtomicU32::new(0), reached: Arc::clone(&reached) };
     let (stop, stopped) = watch::channel(false);
     let doomed = tokio::spawn(world.dispatcher_on(Arc::new(store)).run(stopped));
     let is_over = async {

@@ -17,3 +17,5 @@ mod sample;
 mod schema;
 mod scratch;
 mod server;
+#[path = "../../../store-sqlite/tests/sqlite/statements.rs"]
+mod statements;

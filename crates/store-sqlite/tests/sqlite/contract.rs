@@ -1,8 +1,7 @@
 //! The database itself keeps the execution contract of campaigns, whoever writes to it.
 
-use onward_testing::contract;
-
 use crate::Place;
+use crate::statements as contract;
 
 const NOW: &str = "0";
 

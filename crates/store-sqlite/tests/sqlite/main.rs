@@ -12,6 +12,7 @@ mod journals;
 mod migrations;
 mod poison;
 mod schema;
+mod statements;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -11,8 +11,8 @@ use onward_runs::{EventId, EventType, IdempotencyKey, RunEventRecord, RunEventWr
 
 use crate::tables::ShardLease;
 use crate::{
-    Admitted, Conflict, Epoch, Error, Fence, Field, Invalid, JournalAppend, Key, Move, Receipt, Record, Row, RunHead,
-    Shard, Stored, Table, Value,
+    Admitted, Change, Conflict, Epoch, Error, Fence, Field, Invalid, JournalAppend, Key, Move, Receipt, Record, Row,
+    RunHead, Shard, Stored, Table, Value,
 };
 
 /// What is stored before a commit.
@@ -35,6 +35,11 @@ pub trait Before {
         unique: usize,
         values: &[Value],
     ) -> Result<Option<Stored>, Error>;
+
+    /// Whether a row that is to be new need not be looked for: the database objects if it is there, and all is decided again.
+    fn objects(&self) -> bool {
+        false
+    }
 
     /// The head of a run, if it has events.
     fn head(&mut self, run: &RunId) -> Result<Option<RunHead>, Error>;
@@ -83,10 +88,10 @@ impl From<&RunEventRecord> for Known {
     }
 }
 
-/// Whether to look for duplicates among run events before writing.
+/// Whether to look for duplicates before writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Care {
-    /// Take every event for new and let the unique keys of the database object. Nearly all of them are new, and not
+    /// Take every event for new, and where the adapter says so every row that is to be new, and let the unique keys of the database object. Nearly all of them are new, and not
     /// looking is twice as fast. When the database objects, decide again with [`Care::Look`]; and likewise when a guard does
     /// not hold, because an event that was not looked at may be the first that does not fit.
     Trust,
@@ -172,14 +177,29 @@ pub fn decide<'a>(
         check_journal(append, before)?;
         plan.journals.push(append);
     }
+    let making_room = making_room(&commit.changes);
     for change in &commit.changes {
-        rows::decide(change, before, &mut plan)?;
+        let is_trusted = before.objects() && !making_room.contains(&change.table().name);
+        rows::decide(change, before, &mut plan, is_trusted)?;
     }
     let mut heads = events::Heads::default();
     commit.moves.iter().try_for_each(|step| check_move(step, before, &mut heads))?;
     events::decide(&commit.events, before, &mut heads, &mut plan, events::Stamp { now, care })?;
     plan.heads = heads.changed();
     Ok(plan)
+}
+
+/// Tables to which a commit does more than to add rows. One may go where another was before, which it must not, and to which
+/// the database would not object.
+fn making_room(changes: &[Change]) -> Vec<&'static str> {
+    let mut tables: Vec<&'static str> = Vec::new();
+    for change in changes {
+        let is_added = matches!(change, Change::Insert { .. } | Change::InsertOrKeep { .. });
+        if !is_added && !tables.contains(&change.table().name) {
+            tables.push(change.table().name);
+        }
+    }
+    tables
 }
 
 fn check_fence(fence: &Fence, before: &mut impl Before) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 //! the query that traces a campaign.
 
 /// Traces a campaign: its runs, their jobs and items.
-pub const TRACE: &str = "SELECT 
+pub(crate) const TRACE: &str = "SELECT 
   cr.id as run_id, cr.status as run_status,
   jq.id as job_id, jq.status as job_status, jq.attempts,
   co.id as outbox_id, co.status as outbox_status, co.provider_message_id
@@ -13,7 +13,7 @@ WHERE cr.campaign_id = 'CAMPAIGN_UUID'
 ORDER BY cr.created_at DESC, jq.created_at, co.created_at;";
 
 /// A campaign run, its job and an item that was sent, in a database that writes the time so.
-pub fn rows(now: &str) -> [String; 3] {
+pub(crate) fn rows(now: &str) -> [String; 3] {
     [
         format!(
             "INSERT INTO campaign_runs (id, campaign_id, tenant_id, workspace_id, channel, status, control, document, \
@@ -41,7 +41,7 @@ fn item(id: &str, key: Option<&str>, status: &str, skipped: bool, now: &str) -> 
 }
 
 /// Rows that break the contract beside those of [`rows`], and what is wrong with each.
-pub fn broken(now: &str) -> Vec<(String, String)> {
+pub(crate) fn broken(now: &str) -> Vec<(String, String)> {
     let mut broken = vec![
         ("a key that is missing".to_owned(), item("other", None, "queued", false, now)),
         ("a key that is taken".to_owned(), item("other", Some("key"), "queued", false, now)),
@@ -66,7 +66,7 @@ pub fn broken(now: &str) -> Vec<(String, String)> {
 }
 
 /// Rows that keep the contract beside those of [`rows`].
-pub fn sound(now: &str) -> Vec<String> {
+pub(crate) fn sound(now: &str) -> Vec<String> {
     ["queued", "sent", "called", "posted", "failed", "skipped"]
         .iter()
         .map(|status| item(status, Some(status), status, *status == "skipped", now))
