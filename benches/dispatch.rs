@@ -9,12 +9,11 @@ use anyhow::Result;
 use onward_benches::{Options, Report, median_of, timed};
 use onward_dispatch::{Answer, Backoff, Channel, Terms};
 use onward_dispatcher::{
-    Campaigns, Compose, Deploying, Deployment, Dispatcher, Entropy, Message, Nature, Outlet, Outlets, Provider,
-    Recipient, Reservation, Scope,
+    Campaigns, Compose, Deploying, Deployment, Dispatcher, Entropy, Message, Nature, Outlet, Provider, Recipient,
+    Reservation, Scope,
 };
 use onward_journal::Text;
 use onward_store::Store;
-use onward_store::tables::CampaignRun;
 use onward_store_postgres::Postgres;
 use onward_store_sqlite::Sqlite;
 use onward_testing::Cluster;
@@ -125,7 +124,7 @@ async fn dispatch(store: &Arc<dyn Store>, run: &Text) -> Result<()> {
         patience: Duration::from_secs(30),
     };
     let options = onward_dispatcher::Options { lanes: 8, ..onward_dispatcher::Options::default() };
-    let dispatcher = Dispatcher::new(Arc::clone(store), Arc::new(One(Arc::new(outlet))), options);
+    let dispatcher = Dispatcher::new(Arc::clone(store), Arc::new(Arc::new(outlet)), options);
     let campaigns = Campaigns::new(Arc::clone(store), scope());
     let (stop, stopped) = watch::channel(false);
     let working = tokio::spawn(dispatcher.run(stopped));
@@ -157,13 +156,5 @@ impl Provider for Nothing {
 impl Compose for Nothing {
     fn compose(&self, _recipient: &Recipient) -> Result<Message, String> {
         Ok(Message::default())
-    }
-}
-
-struct One(Arc<Outlet>);
-
-impl Outlets for One {
-    fn outlet(&self, _run: &CampaignRun) -> Result<Arc<Outlet>, String> {
-        Ok(Arc::clone(&self.0))
     }
 }

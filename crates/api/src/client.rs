@@ -91,10 +91,10 @@ impl Client {
     /// A client of a server. Nothing is sent yet.
     pub fn new(access: &Access) -> Result<Self, Problem> {
         let wrong = |words: String| Problem::new(Code::InvalidRequest, words);
-        let not_a_url = |_| wrong(format!("{} is not the URL of a server, such as http://127.0.0.1:7400", access.url));
-        let base: Url = access.url.parse().map_err(|_| not_a_url(()))?;
+        let not_a_url = || wrong(format!("{} is not the URL of a server, such as http://127.0.0.1:7400", access.url));
+        let base: Url = access.url.parse().map_err(|_| not_a_url())?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
-            return Err(not_a_url(()));
+            return Err(not_a_url());
         }
         let mut headers = HeaderMap::new();
         let value = |text: &str| HeaderValue::from_str(text).map_err(|_| wrong("not plain text".to_owned()));

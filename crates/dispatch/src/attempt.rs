@@ -463,11 +463,6 @@ impl Attempt {
         Tally::of(self.slots.iter().map(|slot| slot.standing))
     }
 
-    /// The items as they stand.
-    pub fn slots(&self) -> &[Slot] {
-        &self.slots
-    }
-
     fn act(&mut self, position: usize, act: Act) {
         let slot = &mut self.slots[position];
         let Some(to) = slot.standing.after(act) else {

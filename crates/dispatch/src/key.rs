@@ -28,13 +28,18 @@ impl ItemKey {
     }
 
     fn of(parts: [&str; 4]) -> Self {
-        let mut hash = Sha256::new();
-        for part in parts {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part.as_bytes());
-        }
-        Self(hash.finalize().into())
+        Self(digest(&parts))
     }
+}
+
+/// SHA-256 over parts, each after its length: no two different lists of parts have the same.
+pub fn digest(parts: &[&str]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().into()
 }
 
 impl fmt::Display for ItemKey {

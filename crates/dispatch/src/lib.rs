@@ -21,7 +21,7 @@ pub use backoff::Backoff;
 pub use channel::Channel;
 pub use item::{Act, ItemStatus, Reason, Standing};
 pub use job::{JobAct, JobStatus};
-pub use key::ItemKey;
+pub use key::{ItemKey, digest};
 pub use run::{Control, RunAct, RunStatus};
 pub use tally::Tally;
 

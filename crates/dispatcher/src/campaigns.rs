@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onward_dispatch::{Control, JobAct, JobStatus, Reason, RunAct, Standing, Tally};
+use onward_dispatch::{Act, Change, Control, JobAct, JobStatus, Reason, RunAct, Standing, Tally};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{AuditEntry, CampaignRun, Job, OutboxItem, Suppression};
 use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Scan, Store};
@@ -187,12 +187,11 @@ impl Campaigns {
         let now = self.store.now().await?;
         let mut commit = Commit::new();
         let mut reopened = 0;
-        for (mut row, version) in rows::items(&*self.store, &job.id).await? {
+        for (row, version) in rows::items(&*self.store, &job.id).await? {
             let is_exhausted = row.reason.as_deref() == Some(Reason::Exhausted.as_str());
-            if rows::standing(&row) == Standing::Failed && is_exhausted {
-                row.status = onward_dispatch::ItemStatus::Queued.as_str().into();
-                (row.reason, row.settled_at, row.calls) = (None, None, 0);
-                commit = commit.update(&row, version);
+            if let Some(to) = rows::standing(&row).after(Act::Redrive).filter(|_| is_exhausted) {
+                let change = Change { to, calls: 0, reason: None, error: None, message_id: None };
+                commit = commit.update(&rows::changed(row, &change, rows::channel(&run), now), version);
                 reopened += 1;
             }
         }

@@ -1,12 +1,11 @@
 //! Deploying a campaign: its audience is stored part by part, where nobody looks for it; then one commit makes the run, its
 //! jobs and the first entry of its audit trail. Until then there is nothing, and after that there is everything.
 
-use onward_dispatch::{Channel, Control, JobStatus, RunStatus};
+use onward_dispatch::{Channel, Control, JobStatus, RunStatus, digest};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{AudiencePart, CampaignRun, Job};
 use onward_store::{Commit, Conflict, Error, Field as _, Key, Records as _, Store};
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use crate::audience::{self, Recipient};
 use crate::audit;
@@ -179,14 +178,8 @@ fn job(run: &CampaignRun, number: u32, items: u32, now: Timestamp) -> Job {
 
 /// The id that these parts make.
 fn derived_id(parts: &[&str]) -> Text {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    let digest: [u8; 32] = hash.finalize().into();
     let mut bytes = [0; 16];
-    bytes.copy_from_slice(&digest[..16]);
+    bytes.copy_from_slice(&digest(parts)[..16]);
     uuid(bytes, 8)
 }
 

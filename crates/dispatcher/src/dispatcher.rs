@@ -9,7 +9,7 @@ use onward_dispatch::{Conclusion, Control, JobStatus, Order};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job};
 use onward_store::{Error, Field as _, Key, Kind, Records as _, Scan, Store};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -61,7 +61,6 @@ pub struct Dispatcher {
     outlets: Arc<dyn Outlets>,
     options: Options,
     orders: Arc<Orders>,
-    woken: Arc<Notify>,
 }
 
 /// What is wanted of campaign runs, as far as this node knows.
@@ -125,7 +124,6 @@ impl Line {
 /// What a worker tells when it is done with a job.
 struct Done {
     job: Text,
-    tenant: Text,
     run: Text,
     end: Result<End, Error>,
 }
@@ -133,12 +131,7 @@ struct Done {
 impl Dispatcher {
     /// A dispatcher of the campaign runs of a store.
     pub fn new(store: Arc<dyn Store>, outlets: Arc<dyn Outlets>, options: Options) -> Self {
-        Self { store, outlets, options, orders: Arc::default(), woken: Arc::default() }
-    }
-
-    /// Wakes it when there may be something to do.
-    pub fn waker(&self) -> Arc<Notify> {
-        Arc::clone(&self.woken)
+        Self { store, outlets, options, orders: Arc::default() }
     }
 
     /// Works until it is stopped. Then it begins nothing more, and ends when what is under way is settled. Fails if the store
@@ -180,7 +173,6 @@ impl Dispatcher {
                     }
                 }
                 _ = stop.changed(), if !is_stopping => {}
-                () = self.woken.notified(), if is_idle && !is_stopping => {}
                 () = tokio::time::sleep(self.options.look), if is_idle && !is_stopping => {
                     passing(self.learn().await)?;
                 }
@@ -259,7 +251,7 @@ impl Dispatcher {
         let (store, orders, outlets) = (Arc::clone(&self.store), Arc::clone(&self.orders), Arc::clone(&self.outlets));
         let Options { lease, worker, entropy, .. } = self.options.clone();
         lanes.spawn(async move {
-            let (id, tenant, run_id) = (job.0.id.clone(), run.0.tenant_id.clone(), run.0.id.clone());
+            let (id, run_id) = (job.0.id.clone(), run.0.id.clone());
             let work = async {
                 let outlet = match outlets.outlet(&run.0) {
                     Ok(outlet) => outlet,
@@ -273,13 +265,13 @@ impl Dispatcher {
                 let order = || orders.of(&run_id, *stop.borrow());
                 Work::prepare(&desk, run, outlet, job).await?.perform(order).await
             };
-            Done { end: work.await, job: id, tenant, run: run_id }
+            Done { end: work.await, job: id, run: run_id }
         });
     }
 
     /// Tells whether there was an end.
     async fn end(&self, done: Done) -> Result<bool, Error> {
-        let Done { job, tenant, run, end } = done;
+        let Done { job, run, end } = done;
         let end = passing(end)?;
         match end {
             Some(End::Concluded(Conclusion::Completed | Conclusion::Dead)) => {
@@ -288,7 +280,7 @@ impl Dispatcher {
                     passing(finish(&*self.store, &run, now).await)?;
                 }
             }
-            Some(End::Concluded(conclusion)) => tracing::debug!(%job, %tenant, ?conclusion, "a job is put off"),
+            Some(End::Concluded(conclusion)) => tracing::debug!(%job, ?conclusion, "a job is put off"),
             Some(End::Lost) => tracing::debug!(%job, "another has the job"),
             None => {}
         }

@@ -26,4 +26,5 @@ pub use dispatcher::{Dispatcher, Options};
 pub use entropy::Entropy;
 pub use outlet::{Compose, Message, Nature, Outlet, Outlets, Provider};
 pub use reserve::Reservation;
+pub use rows::standing;
 pub use verdict::Verdict;

@@ -8,7 +8,7 @@ use onward_store::{Error, Records as _, Scan, Store, Value};
 use crate::audience::Recipient;
 
 /// Where an item stands.
-pub(crate) fn standing(row: &OutboxItem) -> Standing {
+pub fn standing(row: &OutboxItem) -> Standing {
     let status = ItemStatus::parse(&row.status).unwrap_or(ItemStatus::Queued);
     Standing::of(status, row.held_since.is_some(), row.doubt_since.is_some())
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use onward_api::Json;
 pub use onward_api::component::{FunctionInfo, FunctionKind};
+pub use onward_api::execution::Order;
 use onward_execution::{Ending, Execution as InMemory, Limits, Start};
 use onward_journal::{
     ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Text, Timestamp, codec,
@@ -47,15 +48,6 @@ impl Scope {
     pub fn has(&self, tenant: &TenantId, project: &ProjectId, environment: &EnvironmentId) -> bool {
         (tenant, project, environment) == (&self.tenant, &self.project, &self.environment)
     }
-}
-
-/// In which order of their age executions are listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Age {
-    /// The last that was started comes first.
-    NewestFirst,
-    /// The first that was started comes first.
-    OldestFirst,
 }
 
 /// What a start came to.
@@ -394,14 +386,14 @@ impl Client {
     /// Executions in the order of their age, after the one that was started then.
     pub async fn executions(
         &self,
-        order: Age,
+        order: Order,
         after: Option<(Timestamp, ExecutionId)>,
         limit: usize,
     ) -> Result<Vec<Execution>, Refused> {
         let Scope { tenant, project, environment } = &self.scope;
         let mut scan =
             Scan::by::<Execution>(Execution::BY_AGE).equal(tenant).equal(project).equal(environment).limit(limit);
-        scan.is_reversed = order == Age::NewestFirst;
+        scan.is_reversed = order == Order::Newest;
         scan.after = after.map(|(created_at, id)| {
             vec![tenant.to_value(), project.to_value(), environment.to_value(), created_at.to_value(), id.to_value()]
         });

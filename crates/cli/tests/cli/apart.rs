@@ -148,3 +148,16 @@ fn the_last_started_is_listed_first_unless_asked_otherwise() {
     let shown = server.ask(&format!("GET /v1/executions/{}", &started[0][..12]), &admin, "").json();
     assert_eq!((&shown["execution"], &shown["key"]), (&json!(started[0]), &json!("0")));
 }
+
+#[test]
+fn a_command_that_asks_too_often_waits_and_asks_again() {
+    let place = Place::sqlite();
+    let admin = token(&place, "admin", &[]);
+    let server = Server::of(&place, &["--requests-per-second", "2"]);
+    for _ in 0..6 {
+        let listed = server.run(&admin, &["ls"]);
+        assert_eq!(listed.status.code(), Some(0), "{}", text(&listed.stderr));
+    }
+    let nowhere = place.run(&["ls", "--server", "127.0.0.1:7400"]);
+    assert!(text(&nowhere.stderr).contains("such as http://127.0.0.1:7400"), "{}", text(&nowhere.stderr));
+}

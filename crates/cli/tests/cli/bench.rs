@@ -140,3 +140,11 @@ fn a_store_that_is_there_is_not_touched() {
     let output = bench(&folder, &["start", "--store", "memory:"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn an_option_that_no_chosen_workload_has_a_use_for_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let refused = bench(&folder, &["fanout", "--count", "5"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("--count is for parked and recovery"), "{}", text(&refused.stderr));
+}

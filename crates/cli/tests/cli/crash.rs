@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use onward_embed::store;
-use onward_engine::client::{Age, Client, SHARDS, Scope, is_over};
+use onward_engine::client::{Client, Order, SHARDS, Scope, is_over};
 use onward_journal::jsonl::{Line, Reader};
 use onward_journal::{AwaitKind, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload};
 use onward_store::tables::{Message, ShardLease};
@@ -283,7 +283,7 @@ impl Load {
         }
         let (mut after, mut count) = (None, 0);
         loop {
-            let rows = self.client.executions(Age::OldestFirst, after, 500).await.unwrap();
+            let rows = self.client.executions(Order::Oldest, after, 500).await.unwrap();
             let Some(last) = rows.last() else { break };
             after = Some((last.created_at, last.execution_id));
             count += rows.len();

@@ -10,7 +10,7 @@ use onward_api::client::{Access, Client as Http};
 use onward_api::execution::{Cancel, Outcome, Signal, Start};
 use onward_api::problem::{Code, Problem};
 use onward_api::{Onward as _, json};
-use onward_engine::client::{Age, Client, is_over};
+use onward_engine::client::{Client, Order, is_over};
 use onward_store::tables::ShardLease;
 use onward_store::{Records as _, Scan};
 use onward_testing::{Cluster, Wire};
@@ -249,7 +249,7 @@ impl World {
         assert!(self.leases().await.iter().all(|lease| lease.lease_until <= now), "all of them were released");
         let (mut after, mut found) = (None, BTreeSet::new());
         loop {
-            let rows = self.client.executions(Age::OldestFirst, after, 500).await.unwrap();
+            let rows = self.client.executions(Order::Oldest, after, 500).await.unwrap();
             let Some(last) = rows.last() else { break };
             after = Some((last.created_at, last.execution_id));
             for row in rows {

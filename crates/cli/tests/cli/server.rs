@@ -526,7 +526,10 @@ fn development_needs_no_token_and_has_something_to_try() {
     let runs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/runs/orders.jsonl");
     let appended = onward(&["state", "append", runs]).env("ONWARD_SERVER", server.url()).output().unwrap();
     assert_eq!(appended.status.code(), Some(0), "{}", text(&appended.stderr));
-    assert!(server.ask("GET /metrics", "", "").body.contains("onward_http_request_seconds_count"));
+    let metrics = server.ask("GET /metrics", "", "").body;
+    for line in ["onward_http_request_seconds_count", "onward_in_doubt_total 0", "# HELP onward_in_doubt_total "] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
     let document = server.ask("GET /openapi.json", "", "").json();
     assert!(document["paths"]["/v1/executions"]["post"].is_object());
     assert!(folder.path().join(".onward/onward.db").exists());

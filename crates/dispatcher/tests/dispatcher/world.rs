@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use onward_dispatch::{Answer, Backoff, Channel, Found, Terms};
 use onward_dispatcher::{
     Campaigns, Compose, Deployed, Deploying, Deployment, Dispatcher, Entropy, Message, Nature, Options, Outlet,
-    Outlets, Provider, Recipient, Refused, Reservation, Scope,
+    Provider, Recipient, Refused, Reservation, Scope,
 };
 use onward_journal::{Text, Timestamp};
 use onward_store::memory::Memory;
-use onward_store::tables::{CampaignRun, Job, OutboxItem};
+use onward_store::tables::{Job, OutboxItem};
 use onward_store::{Clock, Policy, Records as _, Scan, Store};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -93,14 +93,6 @@ impl Compose for Plain {
     }
 }
 
-struct One(Arc<Outlet>);
-
-impl Outlets for One {
-    fn outlet(&self, _run: &CampaignRun) -> Result<Arc<Outlet>, String> {
-        Ok(Arc::clone(&self.0))
-    }
-}
-
 /// The time of the runtime, which is virtual where a test says so.
 struct Virtual(Instant);
 
@@ -160,7 +152,7 @@ impl World {
 
     pub(crate) fn dispatcher_on(&self, store: Arc<dyn Store>) -> Dispatcher {
         let options = Options { lanes: 2, look: Duration::from_millis(10), ..Options::default() };
-        Dispatcher::new(store, Arc::new(One(Arc::clone(&self.outlet))), options)
+        Dispatcher::new(store, Arc::new(Arc::clone(&self.outlet)), options)
     }
 
     /// Works until the condition holds.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_engine::client::{Age, Client, FunctionInfo};
+use onward_engine::client::{Client, FunctionInfo, Order};
 use onward_engine::node::{Code, Library, Native, Node, Options};
 use onward_engine::shard::{self, Attempt, Entry, Unready};
 use onward_execution::{Answer, Guest, Limits, Script, Turn};
@@ -247,7 +247,7 @@ async fn workflows_that_wait_for_each_other_come_to_an_end() {
     let world = World::new(1_000).await;
     let id = world.start("deep", "null").await;
     assert_eq!(world.result(id).await.unwrap_err().kind.as_str(), "too_deep");
-    let executions = world.client.executions(Age::OldestFirst, None, 1_000).await.unwrap();
+    let executions = world.client.executions(Order::Oldest, None, 1_000).await.unwrap();
     assert_eq!(executions.len(), 65, "64 wait for one each");
 }
 
@@ -273,7 +273,7 @@ async fn cancellation_finds_the_successor_of_a_child() {
     let world = World::new(100).await;
     let id = world.start("guardian", "null").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let executions = world.client.executions(Age::OldestFirst, None, 10).await.unwrap();
+    let executions = world.client.executions(Order::Oldest, None, 10).await.unwrap();
     let child = executions.iter().find(|row| &*row.function == "counter").unwrap().execution_id;
     world.tick(child, "1", None).await;
     world.settled().await;

@@ -6,11 +6,11 @@ use std::pin::pin;
 use std::time::Duration;
 
 use onward_api::execution::{
-    Child, Execution, ExecutionPage, Failure, Listing, Order, Outcome, Sent, Signal, Start, Started, Summary,
+    Child, Execution, ExecutionPage, Failure, Listing, Outcome, Sent, Signal, Start, Started, Summary,
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{Json, json};
-use onward_engine::client::{Age, is_over};
+use onward_engine::client::is_over;
 use onward_journal::jsonl::Line;
 use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, Name, Payload, PromiseId, Timestamp};
 use onward_store::tables::Execution as Row;
@@ -27,7 +27,7 @@ const KEY_MAX: usize = 500;
 /// Executions of a page at most.
 const PAGE_MAX: u32 = 1_000;
 
-/// Executions that are looked through at most for a page, or for one whose id begins as given.
+/// Executions that are looked through at most for a page.
 const LOOKED_THROUGH: usize = 100_000;
 
 /// Executions that are read at a time.
@@ -98,14 +98,10 @@ impl Service {
             listing.state.is_none_or(|state| state.as_str() == &*row.state)
                 && listing.function.as_ref().is_none_or(|function| **function == *row.function)
         };
-        let age = match listing.order {
-            Order::Newest => Age::NewestFirst,
-            Order::Oldest => Age::OldestFirst,
-        };
         let mut executions = Vec::new();
         let mut seen = 0;
         loop {
-            let rows = self.client.executions(age, after, READ).await.map_err(problem)?;
+            let rows = self.client.executions(listing.order, after, READ).await.map_err(problem)?;
             let is_last = rows.len() < READ;
             for row in rows {
                 seen += 1;

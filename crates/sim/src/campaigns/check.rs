@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use onward_dispatch::{JobStatus, Standing, Tally};
-use onward_dispatcher::Verdict;
+use onward_dispatcher::{Verdict, standing};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{Job, OutboxItem};
 use onward_store::{Records as _, Scan};
@@ -127,10 +127,4 @@ impl World {
             && ends + settled >= jobs.len();
         if is_whole { Ok(()) } else { Err(format!("the audit trail is not whole: {events:?}")) }
     }
-}
-
-fn standing(item: &OutboxItem) -> Standing {
-    let status = onward_dispatch::ItemStatus::parse(&item.status);
-    let status = status.unwrap_or(onward_dispatch::ItemStatus::Queued);
-    Standing::of(status, item.held_since.is_some(), item.doubt_since.is_some())
 }

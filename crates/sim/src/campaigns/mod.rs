@@ -14,13 +14,11 @@ use std::time::Duration;
 
 use onward_dispatch::{Backoff, Channel, Terms};
 use onward_dispatcher::{
-    Campaigns, Compose, Deploying, Deployment, Dispatcher, Entropy, Message, Nature, Options, Outlet, Outlets,
-    Recipient, Scope,
+    Campaigns, Compose, Deploying, Deployment, Dispatcher, Entropy, Message, Nature, Options, Outlet, Recipient, Scope,
 };
 use onward_journal::{Text, Timestamp};
 use onward_store::conformance::Draw;
 use onward_store::memory::Memory;
-use onward_store::tables::CampaignRun;
 use onward_store::{Clock, Policy, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -92,14 +90,6 @@ struct Plain;
 impl Compose for Plain {
     fn compose(&self, recipient: &Recipient) -> Result<Message, String> {
         Ok(Message { parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))] })
-    }
-}
-
-struct One(Arc<Outlet>);
-
-impl Outlets for One {
-    fn outlet(&self, _run: &CampaignRun) -> Result<Arc<Outlet>, String> {
-        Ok(Arc::clone(&self.0))
     }
 }
 
@@ -227,7 +217,7 @@ impl World {
             ..Options::default()
         };
         let store = Arc::clone(&self.flaky) as Arc<dyn Store>;
-        let dispatcher = Dispatcher::new(store, Arc::new(One(Arc::clone(&self.outlet))), options);
+        let dispatcher = Dispatcher::new(store, Arc::new(Arc::clone(&self.outlet)), options);
         let (stop, stopped) = watch::channel(false);
         // A store that fails for good would stop it; this one does not.
         let task = tokio::spawn(async move { drop(dispatcher.run(stopped).await) });

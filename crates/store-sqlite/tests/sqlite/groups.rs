@@ -9,7 +9,7 @@ use onward_testing::Events;
 
 use crate::Place;
 
-fn campaign_run(id: usize, status: &str) -> CampaignRun {
+pub(crate) fn campaign_run(id: usize, status: &str) -> CampaignRun {
     CampaignRun {
         id: format!("run-{id:04}").into(),
         campaign_id: "spring".into(),

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use onward_journal::{ExecutionId, Timestamp};
-use onward_store::tables::{CampaignRun, ShardLease};
+use onward_store::tables::ShardLease;
 use onward_store::{Commit, Conflict, Epoch, Error, Invalid, JournalAppend, Purge, Shard, Store};
 
 use crate::Place;
+use crate::groups::campaign_run;
 
 /// What a journal holds: each part by the place of its first event, how many events it has, and its bytes.
 type Parts = Vec<(u64, u32, Vec<u8>)>;
@@ -106,24 +107,7 @@ async fn a_journal_does_not_grow_by_what_the_database_has_refused() {
     let store = place.open();
     let execution = ExecutionId::from_bytes([7; 32]);
     store.commit(append(execution, 0, 2, b"begun")).await.unwrap();
-    let invalid = CampaignRun {
-        id: "r".into(),
-        campaign_id: "spring".into(),
-        tenant_id: "t".into(),
-        workspace_id: "w".into(),
-        channel: "email".into(),
-        status: "launched".into(),
-        control: "active".into(),
-        document: "{}".into(),
-        audience_id: "everybody".into(),
-        items: 1,
-        jobs: 1,
-        scheduled_for: Timestamp::EPOCH,
-        retry_of: None,
-        wake_at: Timestamp::EPOCH,
-        created_at: Timestamp::EPOCH,
-        ended_at: None,
-    };
+    let invalid = campaign_run(1, "launched");
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..20_u8 {
         let (store, invalid) = (Arc::clone(&store), invalid.clone());

@@ -177,9 +177,9 @@ pub fn decide<'a>(
         check_journal(append, before)?;
         plan.journals.push(append);
     }
-    let making_room = making_room(&commit.changes);
+    let making_room = before.objects().then(|| making_room(&commit.changes));
     for change in &commit.changes {
-        let is_trusted = before.objects() && !making_room.contains(&change.table().name);
+        let is_trusted = making_room.as_ref().is_some_and(|tables| !tables.contains(&change.table().name));
         rows::decide(change, before, &mut plan, is_trusted)?;
     }
     let mut heads = events::Heads::default();
