@@ -119,6 +119,7 @@ async fn dispatch(store: &Arc<dyn Store>, run: &Text) -> Result<()> {
     let outlet = Outlet {
         provider: Arc::new(Nothing),
         compose: Arc::new(Nothing),
+        gate: Arc::new(onward_dispatcher::Open),
         terms,
         asset: "bench".into(),
         patience: Duration::from_secs(30),

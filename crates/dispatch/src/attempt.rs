@@ -116,6 +116,8 @@ pub enum Conclusion {
     Wait,
     /// It was to begin nothing more.
     Released,
+    /// Nobody may be reached for so many milliseconds.
+    PutOff(u64),
 }
 
 /// What to do next.
@@ -132,6 +134,9 @@ pub enum Step {
         /// How it ends, if it does.
         conclusion: Option<Conclusion>,
     },
+    /// Find out who of these may be reached now, so many of them at most; then say who was [`admitted`](Attempt::admitted), or
+    /// that everything has to be [`put_off`](Attempt::put_off).
+    Admit(Vec<usize>, usize),
     /// Call the provider for these, each once; then say what it [`answered`](Attempt::answered).
     Call(Vec<usize>),
     /// Ask the provider what became of these; then say what was [`found`](Attempt::found).
@@ -151,6 +156,8 @@ pub struct Attempt {
     has_progressed: bool,
     /// The provider takes nothing now.
     busy: Option<Option<u64>>,
+    /// Nobody may be reached now.
+    put_off: Option<u64>,
     /// Not again in this attempt.
     deferred: Vec<bool>,
     looked: bool,
@@ -162,6 +169,10 @@ pub struct Attempt {
 enum Phase {
     /// Whatever was done is in `changes`.
     Ready,
+    /// These are to be reserved, as far as they may be reached.
+    Admitting(Vec<usize>),
+    /// These may be reached, and are changed to be reserved.
+    Admitted(Vec<usize>),
     /// These are about to be reserved.
     Reserving(Vec<usize>),
     /// These are reserved.
@@ -185,6 +196,7 @@ impl Attempt {
             attempts,
             has_progressed: false,
             busy: None,
+            put_off: None,
             deferred,
             looked: false,
             changes: BTreeMap::new(),
@@ -224,6 +236,10 @@ impl Attempt {
     pub fn next(&mut self, entropy: u64) -> Step {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Ready => self.decide(entropy),
+            Phase::Admitted(window) => {
+                self.phase = Phase::Reserving(window);
+                self.store(None)
+            }
             Phase::Reserved(window) if window.is_empty() => {
                 self.phase = Phase::Ready;
                 self.next(entropy)
@@ -233,25 +249,22 @@ impl Attempt {
                 Step::Call(window)
             }
             Phase::Over => Step::Over,
-            waiting @ (Phase::Reserving(_) | Phase::Calling(_) | Phase::Looking(_) | Phase::Concluding) => {
+            waiting @ (Phase::Admitting(_)
+            | Phase::Reserving(_)
+            | Phase::Calling(_)
+            | Phase::Looking(_)
+            | Phase::Concluding) => {
                 unreachable!("asked before it was told what came of the last step: {waiting:?}")
             }
         }
     }
 
     fn decide(&mut self, entropy: u64) -> Step {
-        let goes_on = self.order == Order::Go && self.busy.is_none();
-        let window = if goes_on { self.window() } else { Vec::new() };
-        if !window.is_empty() {
-            for &position in &window {
-                let is_doubt = self.slots[position].standing == Standing::InDoubt;
-                self.act(position, if is_doubt { Act::Repeat } else { Act::Reserve });
-                self.slots[position].calls += 1;
-                let calls = self.slots[position].calls;
-                self.change(position).calls = calls;
-            }
-            self.phase = Phase::Reserving(window);
-            return self.store(None);
+        let goes_on = self.order == Order::Go && self.busy.is_none() && self.put_off.is_none();
+        let open = if goes_on { self.open() } else { Vec::new() };
+        if !open.is_empty() {
+            self.phase = Phase::Admitting(open.clone());
+            return Step::Admit(open, self.terms.window.max(1));
         }
         let doubts = self.doubts();
         if goes_on && !self.looked && !doubts.is_empty() {
@@ -269,8 +282,29 @@ impl Attempt {
         self.store(Some(conclusion))
     }
 
-    /// The next items to call the provider for.
-    fn window(&self) -> Vec<usize> {
+    /// These may be reached now, and are reserved next.
+    pub fn admitted(&mut self, admitted: &[usize]) {
+        let Phase::Admitting(open) = &self.phase else { unreachable!("nobody was to be admitted") };
+        let is_open = |position: &usize| open.binary_search(position).is_ok();
+        let window: Vec<usize> = admitted.iter().copied().filter(is_open).take(self.terms.window.max(1)).collect();
+        for &position in &window {
+            let is_doubt = self.slots[position].standing == Standing::InDoubt;
+            self.act(position, if is_doubt { Act::Repeat } else { Act::Reserve });
+            self.slots[position].calls += 1;
+            let calls = self.slots[position].calls;
+            self.change(position).calls = calls;
+        }
+        self.phase = Phase::Admitted(window);
+    }
+
+    /// Nobody may be reached for so many milliseconds.
+    pub fn put_off(&mut self, wait_ms: u64) {
+        self.put_off = Some(wait_ms);
+        self.phase = Phase::Ready;
+    }
+
+    /// The items to call the provider for.
+    fn open(&self) -> Vec<usize> {
         let is_next = |position: &usize| {
             !self.deferred[*position]
                 && match self.slots[*position].standing {
@@ -279,7 +313,7 @@ impl Attempt {
                     Standing::Held | Standing::Served | Standing::Failed | Standing::Skipped => false,
                 }
         };
-        (0..self.slots.len()).filter(is_next).take(self.terms.window.max(1)).collect()
+        (0..self.slots.len()).filter(is_next).collect()
     }
 
     /// Items in doubt that the provider can be asked about.
@@ -298,6 +332,9 @@ impl Attempt {
             if self.order == Order::Release {
                 return Conclusion::Released;
             }
+            if let Some(wait) = self.put_off {
+                return Conclusion::PutOff(wait);
+            }
             if self.has_progressed || self.attempts < self.terms.attempts_max {
                 return self.retry(entropy);
             }
@@ -306,6 +343,9 @@ impl Attempt {
         }
         if tally.in_doubt > 0 {
             let can_repeat = self.slots.iter().any(|slot| self.is_repeatable(slot));
+            if let Some(wait) = self.put_off.filter(|_| can_repeat) {
+                return Conclusion::PutOff(wait);
+            }
             if can_repeat && (self.has_progressed || self.attempts < self.terms.attempts_max) {
                 return self.retry(entropy);
             }
@@ -358,7 +398,9 @@ impl Attempt {
     fn store(&mut self, conclusion: Option<Conclusion>) -> Step {
         let attempts = match conclusion {
             // Whoever gives it back has not tried.
-            Some(Conclusion::Released) if !self.has_progressed => self.attempts.saturating_sub(1),
+            Some(Conclusion::Released | Conclusion::PutOff(_)) if !self.has_progressed => {
+                self.attempts.saturating_sub(1)
+            }
             Some(_) if self.has_progressed => 0,
             None if self.has_progressed => 1,
             _ => self.attempts,

@@ -24,7 +24,7 @@ pub use campaigns::{Campaigns, Refused, Scope};
 pub use deploy::{Deployed, Deploying, Deployment};
 pub use dispatcher::{Dispatcher, Options};
 pub use entropy::Entropy;
-pub use outlet::{Compose, Message, Nature, Outlet, Outlets, Provider};
+pub use outlet::{Admission, Compose, Gate, Message, Nature, Open, Outlet, Outlets, Provider};
 pub use reserve::Reservation;
 pub use rows::standing;
 pub use verdict::Verdict;

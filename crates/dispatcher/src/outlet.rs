@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_dispatch::{Answer, Found, Terms};
-use onward_journal::Text;
+use onward_journal::{Text, Timestamp};
 use onward_store::tables::CampaignRun;
 
 use crate::audience::Recipient;
@@ -70,12 +70,39 @@ pub trait Compose: Send + Sync + 'static {
     fn compose(&self, recipient: &Recipient) -> Result<Message, String>;
 }
 
+/// Says when people may be reached: so many a second, and not at night.
+pub trait Gate: Send + Sync + 'static {
+    /// Lets some of these pass, in their order and `at_most` so many, and counts them.
+    fn admit(&self, recipients: &[&Recipient], at_most: usize, now: Timestamp) -> Admission;
+}
+
+/// Who may be reached now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admission {
+    /// These, by their places in the list. There is at least one.
+    Some(Vec<usize>),
+    /// Nobody, before so much time has gone by.
+    Nobody(Duration),
+}
+
+/// Everybody, at any time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Open;
+
+impl Gate for Open {
+    fn admit(&self, recipients: &[&Recipient], at_most: usize, _now: Timestamp) -> Admission {
+        Admission::Some((0..recipients.len().min(at_most)).collect())
+    }
+}
+
 /// How a campaign run reaches people.
 pub struct Outlet {
     /// Who sends.
     pub provider: Arc<dyn Provider>,
     /// What.
     pub compose: Arc<dyn Compose>,
+    /// When.
+    pub gate: Arc<dyn Gate>,
     /// How it is gone about.
     pub terms: Terms,
     /// What is sent, for keys: the same recipient may be sent something else.

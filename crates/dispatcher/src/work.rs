@@ -20,7 +20,7 @@ use crate::audience::{self, Recipient};
 use crate::audit;
 use crate::clock::Clock;
 use crate::entropy::Entropy;
-use crate::outlet::Outlet;
+use crate::outlet::{Admission, Outlet};
 use crate::reserve::{self, Durable};
 use crate::rows::{self, Origin};
 
@@ -32,6 +32,12 @@ const RENEWED: u32 = 3;
 
 /// Nobody is called when less than this part of the lease is left: the call would not be over in time.
 const MARGIN: u32 = 10;
+
+/// Nobody waits longer than this for somebody to reach.
+const PUT_OFF: Duration = Duration::from_secs(2);
+
+/// The audit trail tells of jobs that wait for at least so long until somebody may be reached.
+const WORTH_TELLING_MS: u64 = 60_000;
 
 /// How work on a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,12 +153,44 @@ impl<'a> Work<'a> {
                         end = End::Concluded(conclusion);
                     }
                 }
+                Step::Admit(positions, at_most) => match self.admit(&positions, at_most, &order).await? {
+                    Admission::Some(admitted) => attempt.admitted(&admitted),
+                    Admission::Nobody(wait) => attempt.put_off(millis(wait)),
+                },
                 Step::Call(positions) => match self.call(&positions).await? {
                     Some(answers) => attempt.answered(answers),
                     None => return Ok(End::Lost),
                 },
                 Step::Look(positions) => attempt.found(self.look(&positions).await),
                 Step::Over => return Ok(end),
+            }
+        }
+    }
+
+    /// Who of these may be reached now. A short wait is waited out; a long one frees the worker for others.
+    async fn admit(
+        &mut self,
+        positions: &[usize],
+        at_most: usize,
+        order: &impl Fn() -> Order,
+    ) -> Result<Admission, Error> {
+        let waited = Instant::now();
+        loop {
+            let recipients: Vec<&Recipient> = positions.iter().map(|&position| &self.recipients[position]).collect();
+            let wait = match self.outlet.gate.admit(&recipients, at_most, self.desk.clock.now()) {
+                Admission::Some(places) => {
+                    let admitted = places.into_iter().filter_map(|place| positions.get(place).copied());
+                    return Ok(Admission::Some(admitted.collect()));
+                }
+                Admission::Nobody(wait) => wait,
+            };
+            if waited.elapsed() + wait > PUT_OFF || order() != Order::Go {
+                return Ok(Admission::Nobody(wait));
+            }
+            sleep(wait).await;
+            // Whoever lost it meanwhile finds that out with the next step.
+            if self.is_held && Instant::now() + (self.desk.lease - self.desk.lease / RENEWED) >= self.until {
+                self.renew().await?;
             }
         }
     }
@@ -270,7 +308,7 @@ impl<'a> Work<'a> {
             Some(Conclusion::Completed) => (Some(JobAct::Complete), now),
             Some(Conclusion::Dead) => (Some(JobAct::Bury), now),
             Some(Conclusion::Retry(wait)) => (Some(JobAct::Fail), now.plus_ms(wait)),
-            Some(Conclusion::Look(wait)) => (Some(JobAct::Release), now.plus_ms(wait)),
+            Some(Conclusion::Look(wait) | Conclusion::PutOff(wait)) => (Some(JobAct::Release), now.plus_ms(wait)),
             Some(Conclusion::Wait) => (Some(JobAct::Release), Timestamp::MAX),
             Some(Conclusion::Released) => (Some(JobAct::Release), now),
         };
@@ -322,6 +360,8 @@ impl<'a> Work<'a> {
             Some(Conclusion::Retry(_)) => "job.failed",
             Some(Conclusion::Look(_) | Conclusion::Wait) => "job.in_doubt",
             Some(Conclusion::Released) => "job.released",
+            Some(Conclusion::PutOff(wait)) if wait >= WORTH_TELLING_MS => "job.put_off",
+            Some(Conclusion::PutOff(_)) => return events,
         };
         let counts = json!({
             "served": job.served, "failed": job.failed, "skipped": job.skipped, "inDoubt": job.in_doubt,

@@ -25,6 +25,10 @@ const WRITER_CACHE_KIB: i64 = 64 << 10;
 /// A connection that reads and writes; the file is created if need be. One that belongs to another program is left as it is.
 pub(crate) fn writable(path: &Path) -> Result<Connection, Error> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    // Where it may not write, SQLite opens to read and says nothing until something is written.
+    if connection.is_readonly("main").map_err(error::from)? {
+        return Err(Error::Unusable("the file cannot be written to".to_owned()));
+    }
     migrate::refuse_foreign(&connection)?;
     if to_write_ahead_log(&connection)? != "wal" {
         return Err(Error::Unusable("the file system cannot keep a write-ahead log".to_owned()));

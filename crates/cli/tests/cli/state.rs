@@ -280,6 +280,12 @@ fn a_store_in_a_folder_that_cannot_be_written_to_is_read() {
     let allow = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
+    // A process that ended without closing the store leaves these behind.
+    for left in ["-wal", "-shm"] {
+        let left = folder.path().join(format!("store.db{left}"));
+        std::fs::OpenOptions::new().create(true).append(true).open(&left).unwrap();
+        allow(&left, 0o444);
+    }
     allow(&file, 0o444);
     allow(folder.path(), 0o555);
     // Permissions do not bind root, and somebody else may not get to where the program was built.

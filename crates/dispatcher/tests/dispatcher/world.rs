@@ -126,6 +126,7 @@ impl World {
         let outlet = Outlet {
             provider: Arc::clone(&provider) as Arc<dyn Provider>,
             compose: Arc::new(Plain),
+            gate: Arc::new(onward_dispatcher::Open),
             terms,
             asset: "spring".into(),
             patience: Duration::from_secs(30),

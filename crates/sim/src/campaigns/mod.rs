@@ -177,6 +177,7 @@ impl World {
         let outlet = Arc::new(Outlet {
             provider: Arc::clone(&ledger) as Arc<dyn onward_dispatcher::Provider>,
             compose: Arc::new(Plain),
+            gate: Arc::new(onward_dispatcher::Open),
             terms,
             asset: "spring".into(),
             patience: Duration::from_secs(30),
