@@ -9,8 +9,8 @@ use anyhow::Result;
 use onward_benches::{Options, Report, median_of, timed};
 use onward_dispatch::{Answer, Backoff, Channel, Terms};
 use onward_dispatcher::{
-    Campaigns, Compose, Deploying, Deployment, Dispatcher, Entropy, Message, Nature, Outlet, Provider, Recipient,
-    Reservation, Scope,
+    Campaigns, Compose, Deployment, Dispatcher, Entropy, Message, Nature, Outlet, Provider, Recipient, Reservation,
+    Scope,
 };
 use onward_journal::Text;
 use onward_store::Store;
@@ -74,7 +74,7 @@ fn measure(
     let items = if options.is_quick() { 20_000 } else { 100_000 };
     let mut times = Vec::new();
     for _ in 0..options.runs.min(5) {
-        let run = runtime.block_on(deploy(&**store, items))?;
+        let run = runtime.block_on(deploy(store, items))?;
         times.push(timed(|| runtime.block_on(dispatch(store, &run)))?);
     }
     times.sort_unstable();
@@ -86,24 +86,23 @@ fn scope() -> Scope {
     Scope { tenant: "default".into(), workspace: "default/default".into() }
 }
 
-async fn deploy(store: &dyn Store, items: usize) -> Result<Text> {
+async fn deploy(store: &Arc<dyn Store>, items: usize) -> Result<Text> {
     let deployment = Deployment {
         campaign: "bench".into(),
         channel: Channel::Email,
         document: "{}".into(),
         scheduled_for: None,
-        job_items: 100,
         key: None,
-        retry_of: None,
         by: "bench".to_owned(),
     };
-    let mut deploying = Deploying::begin(store, scope(), deployment, Entropy::default());
+    let (campaigns, entropy) = (Campaigns::new(Arc::clone(store), scope()), Entropy::default());
+    let mut gathering = campaigns.gather(100, &entropy);
     for number in 0..items {
         let id = format!("lead-{number}");
         let address = format!("{id}@example.org");
-        deploying.add(Recipient { id, address, data: serde_json::Map::new() }).await?;
+        gathering.add(Recipient { id, address, data: serde_json::Map::new() }).await?;
     }
-    Ok(deploying.finish().await?.run)
+    Ok(campaigns.deploy(&deployment, &gathering.finish().await?, &entropy).await?.run)
 }
 
 /// Works until the run is over.

@@ -2,11 +2,18 @@
 
 use onward_journal::Text;
 use onward_store::tables::AudiencePart;
-use onward_store::{Error, Field as _, Key, Records as _, Store};
+use onward_store::{Commit, Error, Field as _, Key, Records as _, Scan, Store};
 use serde::{Deserialize, Serialize};
+
+use crate::campaigns::{Refused, Scope};
+use crate::entropy::Entropy;
+
+/// Recipients of a part, at most: an item's id has four digits for its position.
+pub const PART_ITEMS_MAX: u32 = 1_000;
 
 /// Somebody to reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Recipient {
     /// Who it is. Of several with the same id, one is reached.
     pub id: String,
@@ -18,9 +25,101 @@ pub struct Recipient {
     pub data: serde_json::Map<String, serde_json::Value>,
 }
 
-/// As a part stores them.
-pub(crate) fn encode(recipients: &[Recipient]) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(recipients).map_err(Error::corrupt)
+/// An audience that is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audience {
+    /// Its id.
+    pub id: Text,
+    /// How many recipients each part has.
+    pub parts: Vec<u32>,
+}
+
+impl Audience {
+    /// How many recipients it has.
+    pub fn items(&self) -> u32 {
+        self.parts.iter().sum()
+    }
+
+    /// An audience of this scope. All of its parts but the last have as many recipients as the first.
+    pub async fn stored(store: &dyn Store, scope: &Scope, id: &str) -> Result<Self, Refused> {
+        let id = Text::from(id);
+        let absent = || Refused::NoAudience(id.to_string());
+        let first: Option<(AudiencePart, u64)> = store.get(Key(vec![id.to_value(), 0_u32.to_value()])).await?;
+        let (first, _) = first.filter(|(part, _)| scope.has(&part.tenant_id, &part.workspace_id)).ok_or_else(absent)?;
+        let last: Vec<(AudiencePart, u64)> =
+            store.list(Scan::all::<AudiencePart>().equal(&id).reversed().limit(1)).await?;
+        let (last, _) = last.into_iter().next().ok_or_else(absent)?;
+        let mut parts = vec![first.items; last.number as usize];
+        parts.push(last.items);
+        Ok(Self { id, parts })
+    }
+}
+
+/// An audience that is being stored. Nobody looks for it before a campaign run names it.
+pub struct Gathering<'a> {
+    store: &'a dyn Store,
+    scope: Scope,
+    id: Text,
+    part_items: usize,
+    /// Recipients that do not fill a part yet.
+    rest: Vec<Recipient>,
+    parts: Vec<u32>,
+}
+
+impl<'a> Gathering<'a> {
+    /// Begins, in parts of so many.
+    pub fn begin(store: &'a dyn Store, scope: Scope, part_items: u32, entropy: &Entropy) -> Self {
+        let part_items = part_items.clamp(1, PART_ITEMS_MAX) as usize;
+        Self { store, scope, id: entropy.id(), part_items, rest: Vec::new(), parts: Vec::new() }
+    }
+
+    /// Adds somebody to reach.
+    pub async fn add(&mut self, recipient: Recipient) -> Result<(), Refused> {
+        self.rest.push(recipient);
+        if self.rest.len() == self.part_items { self.store_part().await } else { Ok(()) }
+    }
+
+    /// All of it is there. Without anybody, it is no audience.
+    pub async fn finish(mut self) -> Result<Audience, Refused> {
+        if !self.rest.is_empty() {
+            self.store_part().await?;
+        }
+        if self.parts.is_empty() {
+            return Err(Refused::NobodyToReach);
+        }
+        Ok(Audience { id: self.id, parts: self.parts })
+    }
+
+    /// Removes what was stored so far.
+    pub async fn discard(self) -> Result<(), Refused> {
+        discard(self.store, &self.id, self.parts.len()).await
+    }
+
+    async fn store_part(&mut self) -> Result<(), Refused> {
+        let part = AudiencePart {
+            audience_id: self.id.clone(),
+            number: u32::try_from(self.parts.len()).unwrap_or(u32::MAX),
+            tenant_id: self.scope.tenant.clone(),
+            workspace_id: self.scope.workspace.clone(),
+            items: u32::try_from(self.rest.len()).unwrap_or(u32::MAX),
+            recipients: serde_json::to_vec(&self.rest).map_err(Error::corrupt)?.into(),
+            created_at: self.store.now().await?,
+        };
+        // Whoever hears nothing of the first time finds it there.
+        self.store.commit(Commit::new().insert_or_keep(&part)).await?;
+        self.parts.push(part.items);
+        self.rest.clear();
+        Ok(())
+    }
+}
+
+/// Removes an audience that no campaign run names.
+pub(crate) async fn discard(store: &dyn Store, id: &Text, parts: usize) -> Result<(), Refused> {
+    for number in 0..u32::try_from(parts).unwrap_or(u32::MAX) {
+        let key = Key(vec![id.to_value(), number.to_value()]);
+        store.commit(Commit::new().remove::<AudiencePart>(key)).await?;
+    }
+    Ok(())
 }
 
 /// The recipients of a part.

@@ -8,8 +8,11 @@ use onward_store::tables::{AuditEntry, CampaignRun, Job, OutboxItem, Suppression
 use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Scan, Store};
 use serde_json::json;
 
+use crate::audience::{Audience, Gathering};
+use crate::deploy::{self, Deployed, Deployment};
+use crate::entropy::Entropy;
 use crate::verdict::{self, Verdict};
-use crate::{audit, finish, rows};
+use crate::{audit, finish, retry, rows};
 
 /// Whose campaigns are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +51,15 @@ pub enum Refused {
     /// Somebody works on the job.
     #[error("job {0} is being worked on: ask again in a moment")]
     AtWork(String),
+    /// There is no such audience.
+    #[error("there is no audience {0}")]
+    NoAudience(String),
+    /// The campaign run is not over.
+    #[error("the campaign run {0} is not over: cancel it, or settle what is in doubt")]
+    NotOver(String),
+    /// Another run has taken over from the campaign run.
+    #[error("the campaign run {0} is tried again by {1}")]
+    Retried(String, String),
     /// The campaign run is over, or cancelled.
     #[error("the campaign run {0} is over")]
     Over(String),
@@ -159,7 +171,11 @@ impl Campaigns {
             let Some(next) = next else { return Err(Refused::Over(id.to_owned())) };
             let now = self.store.now().await?;
             run.control = next.as_str().into();
-            run.wake_at = if next == Control::Paused { Timestamp::MAX } else { run.scheduled_for };
+            run.wake_at = match next {
+                Control::Active => run.scheduled_for,
+                Control::Paused => Timestamp::MAX,
+                Control::Cancelled => now,
+            };
             let event = match next {
                 Control::Active => "run.resumed",
                 Control::Paused => "run.paused",
@@ -175,6 +191,37 @@ impl Campaigns {
         }
     }
 
+    /// Tries a campaign run again that is over: another run reaches those whom it did not.
+    pub async fn retry(&self, id: &str, by: &str, entropy: &Entropy) -> Result<Deployed, Refused> {
+        let run = self.stored(id).await?;
+        retry::retry(&*self.store, &self.scope, run, by, entropy).await
+    }
+
+    /// The run that tries another again.
+    pub async fn retried_by(&self, run: &CampaignRun) -> Result<Option<CampaignRun>, Refused> {
+        Ok(retry::retry_of(&*self.store, run).await?)
+    }
+
+    /// Deploys a campaign for an audience that is stored.
+    pub async fn deploy(
+        &self,
+        deployment: &Deployment,
+        audience: &Audience,
+        entropy: &Entropy,
+    ) -> Result<Deployed, Refused> {
+        deploy::deploy(&*self.store, &self.scope, deployment, audience, entropy).await
+    }
+
+    /// Begins to store an audience, in parts of so many.
+    pub fn gather(&self, part_items: u32, entropy: &Entropy) -> Gathering<'_> {
+        Gathering::begin(&*self.store, self.scope.clone(), part_items, entropy)
+    }
+
+    /// An audience that is stored.
+    pub async fn audience(&self, id: &str) -> Result<Audience, Refused> {
+        Audience::stored(&*self.store, &self.scope, id).await
+    }
+
     /// Tries a dead job again: those of its items that nobody tried any more.
     pub async fn redrive(&self, job: &str, by: &str) -> Result<Job, Refused> {
         let found: Option<(Job, u64)> = self.store.get(Key(vec![Text::from(job).to_value()])).await?;
@@ -184,6 +231,10 @@ impl Campaigns {
             return Err(Refused::NotDead(job.id.to_string()));
         };
         let (mut run, run_version) = self.stored(&job.run_id).await?;
+        // Whoever tries the run again at the same moment changes it as well: one of the two is refused.
+        if let Some(next) = retry::retry_of(&*self.store, &run).await? {
+            return Err(Refused::Retried(run.id.to_string(), next.id.to_string()));
+        }
         let now = self.store.now().await?;
         let mut commit = Commit::new();
         let mut reopened = 0;

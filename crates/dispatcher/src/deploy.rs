@@ -1,19 +1,16 @@
-//! Deploying a campaign: its audience is stored part by part, where nobody looks for it; then one commit makes the run, its
-//! jobs and the first entry of its audit trail. Until then there is nothing, and after that there is everything.
+//! Deploying a campaign: its audience is stored before, where nobody looks for it; then one commit makes the run, its jobs and
+//! the first entry of its audit trail. Until then there is nothing, and after that there is everything.
 
 use onward_dispatch::{Channel, Control, JobStatus, RunStatus, digest};
 use onward_journal::{Text, Timestamp};
-use onward_store::tables::{AudiencePart, CampaignRun, Job};
+use onward_store::tables::{CampaignRun, Job};
 use onward_store::{Commit, Conflict, Error, Field as _, Key, Records as _, Store};
 use serde_json::json;
 
-use crate::audience::{self, Recipient};
-use crate::audit;
+use crate::audience::{self, Audience};
 use crate::campaigns::{Refused, Scope};
 use crate::entropy::Entropy;
-
-/// Recipients of a job, at most: an item's id has four digits for its position.
-const JOB_ITEMS_MAX: u32 = 1_000;
+use crate::{audit, rows};
 
 /// A campaign to deploy.
 #[derive(Debug, Clone)]
@@ -26,12 +23,8 @@ pub struct Deployment {
     pub document: Text,
     /// Not before; at once unless told.
     pub scheduled_for: Option<Timestamp>,
-    /// Recipients of a job.
-    pub job_items: u32,
     /// Deploying again under the same key returns the same run.
     pub key: Option<String>,
-    /// The run whose unserved recipients it is to reach.
-    pub retry_of: Option<Text>,
     /// Who deploys it, for the record.
     pub by: String,
 }
@@ -49,115 +42,87 @@ pub struct Deployed {
     pub jobs: u32,
 }
 
-/// A campaign that is being deployed.
-pub struct Deploying<'a> {
-    store: &'a dyn Store,
-    scope: Scope,
-    deployment: Deployment,
-    audience: Text,
-    /// Recipients that do not fill a part yet.
-    rest: Vec<Recipient>,
-    /// How many recipients each part has.
-    parts: Vec<u32>,
-    entropy: Entropy,
+/// Deploys a campaign for an audience that is stored.
+pub(crate) async fn deploy(
+    store: &dyn Store,
+    scope: &Scope,
+    deployment: &Deployment,
+    audience: &Audience,
+    entropy: &Entropy,
+) -> Result<Deployed, Refused> {
+    let Deployment { campaign, channel, document, scheduled_for, key, by } = deployment;
+    let (tenant_id, workspace_id) = (scope.tenant.clone(), scope.workspace.clone());
+    let id = match key {
+        Some(key) => derived_id(&[&tenant_id, &workspace_id, campaign, key]),
+        None => entropy.id(),
+    };
+    let now = store.now().await?;
+    let scheduled_for = scheduled_for.unwrap_or(now);
+    let run = CampaignRun {
+        id,
+        campaign_id: campaign.clone(),
+        tenant_id,
+        workspace_id,
+        channel: channel.as_str().into(),
+        status: RunStatus::Queued.as_str().into(),
+        control: Control::Active.as_str().into(),
+        document: document.clone(),
+        audience_id: audience.id.clone(),
+        items: audience.items(),
+        jobs: u32::try_from(audience.parts.len()).unwrap_or(u32::MAX),
+        scheduled_for,
+        retry_of: None,
+        wake_at: scheduled_for,
+        created_at: now,
+        ended_at: None,
+    };
+    launch(store, Commit::new(), &run, audience, by).await
 }
 
-impl<'a> Deploying<'a> {
-    /// Begins. Nothing is to be seen of it before the end.
-    pub fn begin(store: &'a dyn Store, scope: Scope, mut deployment: Deployment, entropy: Entropy) -> Self {
-        deployment.job_items = deployment.job_items.clamp(1, JOB_ITEMS_MAX);
-        let audience = entropy.id();
-        Self { store, scope, deployment, audience, rest: Vec::new(), parts: Vec::new(), entropy }
+/// Adds the run, its jobs and the first entry of its audit trail to a commit, and stores all of it or nothing. A run that is
+/// there already is returned as it is, if it is of the same campaign and as many people.
+pub(crate) async fn launch(
+    store: &dyn Store,
+    mut commit: Commit,
+    run: &CampaignRun,
+    audience: &Audience,
+    by: &str,
+) -> Result<Deployed, Refused> {
+    commit = commit.insert(run);
+    for (number, items) in (0..).zip(&audience.parts) {
+        commit = commit.insert(&job(run, number, *items));
     }
-
-    /// Adds somebody to reach.
-    pub async fn add(&mut self, recipient: Recipient) -> Result<(), Refused> {
-        self.rest.push(recipient);
-        if self.rest.len() == self.deployment.job_items as usize { self.store_part().await } else { Ok(()) }
+    let detail = json!({ "by": by, "items": run.items, "jobs": run.jobs, "retryOf": run.retry_of.as_deref() });
+    commit = audit::entry(commit, run, "run.deployed", &detail, run.created_at);
+    let error = match store.commit(commit).await {
+        Ok(_) => return Ok(deployed(run, false)),
+        Err(error) => error,
+    };
+    if !matches!(error, Error::Conflict(Conflict::RowExists { .. })) {
+        return Err(error.into());
     }
-
-    async fn store_part(&mut self) -> Result<(), Refused> {
-        let now = self.store.now().await?;
-        let number = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
-        let recipients = audience::encode(&self.rest)?.into();
-        let part = AudiencePart { audience_id: self.audience.clone(), number, recipients, created_at: now };
-        // Whoever hears nothing of the first time finds it there.
-        self.store.commit(Commit::new().insert_or_keep(&part)).await?;
-        self.parts.push(u32::try_from(self.rest.len()).unwrap_or(u32::MAX));
-        self.rest.clear();
-        Ok(())
+    let existing: Option<(CampaignRun, u64)> = store.get(Key(vec![run.id.to_value()])).await?;
+    let (existing, _) = existing.ok_or_else(|| Refused::NoRun(run.id.to_string()))?;
+    if existing.audience_id != run.audience_id {
+        audience::discard(store, &run.audience_id, audience.parts.len()).await?;
     }
-
-    /// Makes the run, its jobs and the first entry of its audit trail, all of it or nothing.
-    pub async fn finish(mut self) -> Result<Deployed, Refused> {
-        if !self.rest.is_empty() {
-            self.store_part().await?;
-        }
-        if self.parts.is_empty() {
-            return Err(Refused::NobodyToReach);
-        }
-        let now = self.store.now().await?;
-        let run = self.run(now);
-        let mut commit = Commit::new().insert(&run);
-        for (number, items) in (0..).zip(&self.parts) {
-            commit = commit.insert(&job(&run, number, *items, now));
-        }
-        let detail = json!({
-            "by": self.deployment.by, "items": run.items, "jobs": run.jobs, "retryOf": run.retry_of.as_deref(),
-        });
-        commit = audit::entry(commit, &run, "run.deployed", &detail, now);
-        let deployed =
-            |run: &CampaignRun, existed| Deployed { run: run.id.clone(), existed, items: run.items, jobs: run.jobs };
-        match self.store.commit(commit).await {
-            Ok(_) => Ok(deployed(&run, false)),
-            Err(Error::Conflict(Conflict::RowExists { .. })) if self.deployment.key.is_some() => {
-                let existing: Option<(CampaignRun, u64)> = self.store.get(Key(vec![run.id.to_value()])).await?;
-                let (existing, _) = existing.ok_or_else(|| Refused::NoRun(run.id.to_string()))?;
-                if existing.document != run.document {
-                    return Err(Refused::KeyTaken(existing.id.to_string()));
-                }
-                Ok(deployed(&existing, true))
-            }
-            Err(error) => Err(error.into()),
-        }
+    if existing.document != run.document || existing.items != run.items {
+        return Err(Refused::KeyTaken(existing.id.to_string()));
     }
-
-    fn run(&self, now: Timestamp) -> CampaignRun {
-        let Deployment { campaign, channel, document, scheduled_for, key, retry_of, .. } = &self.deployment;
-        let (tenant_id, workspace_id) = (self.scope.tenant.clone(), self.scope.workspace.clone());
-        let id = match key {
-            Some(key) => derived_id(&[&tenant_id, &workspace_id, campaign, key]),
-            None => self.entropy.id(),
-        };
-        let scheduled_for = scheduled_for.unwrap_or(now);
-        CampaignRun {
-            id,
-            campaign_id: campaign.clone(),
-            tenant_id,
-            workspace_id,
-            channel: channel.as_str().into(),
-            status: RunStatus::Queued.as_str().into(),
-            control: Control::Active.as_str().into(),
-            document: document.clone(),
-            audience_id: self.audience.clone(),
-            items: self.parts.iter().sum(),
-            jobs: u32::try_from(self.parts.len()).unwrap_or(u32::MAX),
-            scheduled_for,
-            retry_of: retry_of.clone(),
-            wake_at: scheduled_for,
-            created_at: now,
-            ended_at: None,
-        }
-    }
+    Ok(deployed(&existing, true))
 }
 
-fn job(run: &CampaignRun, number: u32, items: u32, now: Timestamp) -> Job {
+pub(crate) fn deployed(run: &CampaignRun, existed: bool) -> Deployed {
+    Deployed { run: run.id.clone(), existed, items: run.items, jobs: run.jobs }
+}
+
+fn job(run: &CampaignRun, number: u32, items: u32) -> Job {
     Job {
-        id: format!("{}.{number:06}", run.id).into(),
+        id: rows::job_id(&run.id, number),
         run_id: run.id.clone(),
         tenant_id: run.tenant_id.clone(),
         workspace_id: run.workspace_id.clone(),
-        job_type: crate::rows::channel(run).job_type().into(),
+        job_type: rows::channel(run).job_type().into(),
         status: JobStatus::Queued.as_str().into(),
         attempts: 0,
         run_after: run.scheduled_for,
@@ -172,12 +137,12 @@ fn job(run: &CampaignRun, number: u32, items: u32, now: Timestamp) -> Job {
         in_doubt: 0,
         doubt_since: Timestamp::MAX,
         error: None,
-        created_at: now,
+        created_at: run.created_at,
     }
 }
 
 /// The id that these parts make.
-fn derived_id(parts: &[&str]) -> Text {
+pub(crate) fn derived_id(parts: &[&str]) -> Text {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest(parts)[..16]);
     uuid(bytes, 8)

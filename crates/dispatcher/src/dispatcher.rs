@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::finish::finish;
 use crate::outlet::Outlets;
+use crate::rows;
 use crate::work::{Desk, End, Work};
 
 /// Campaign runs that are looked at together.
@@ -214,7 +215,7 @@ impl Dispatcher {
             }
         }
         for run in runs.into_values() {
-            let found = self.jobs_of(&run.0.id, now).await?;
+            let found = self.jobs_of(&run.0, now).await?;
             let mut is_idle = found.is_empty();
             for job in found.into_iter().filter(|(job, _)| !held.contains_key(&job.id)) {
                 is_idle = false;
@@ -227,11 +228,17 @@ impl Dispatcher {
         Ok(line)
     }
 
-    async fn jobs_of(&self, run: &Text, now: Timestamp) -> Result<Vec<(Job, u64)>, Error> {
+    async fn jobs_of(&self, run: &CampaignRun, now: Timestamp) -> Result<Vec<(Job, u64)>, Error> {
+        let is_cancelled = Control::parse(&run.control) == Some(Control::Cancelled);
         let mut found = Vec::new();
         for status in [JobStatus::Queued, JobStatus::Failed] {
-            let scan = Scan::by::<Job>(Job::BY_TURN).equal(run).equal(&Text::from(status.as_str()));
-            let due: Vec<(Job, u64)> = self.store.list(scan.until(&now).limit(JOBS)).await?;
+            let scan = Scan::by::<Job>(Job::BY_TURN).equal(&run.id).equal(&Text::from(status.as_str()));
+            let due: Vec<(Job, u64)> = self.store.list(scan.clone().until(&now).limit(JOBS)).await?;
+            // Nobody waits for a time at which nobody is to be reached.
+            if due.is_empty() && is_cancelled {
+                let waiting: Vec<(Job, u64)> = self.store.list(scan).await?;
+                found.extend(waiting.into_iter().filter(|(job, _)| rows::tally(job).open() > 0).take(JOBS));
+            }
             found.extend(due);
         }
         Ok(found)

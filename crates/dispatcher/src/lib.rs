@@ -1,6 +1,6 @@
 //! Campaigns that cannot send twice: what `onward-dispatch` decides, done with a store and a provider.
 //!
-//! - [`Deploying`]: a campaign, its audience part by part, and then the run and its jobs in one commit.
+//! - [`Gathering`]: an audience, part by part; a [`Deployment`] then makes the run and its jobs in one commit.
 //! - [`Provider`]: who really sends. It is called with [`Reservation`]s, which only a commit can make.
 //! - [`Dispatcher`]: takes jobs, reserves, calls, settles; on as many nodes as there are.
 //! - [`Campaigns`]: what people can ask, and want of a campaign run: to pause, to cancel, to settle what is in doubt.
@@ -15,13 +15,14 @@ mod entropy;
 mod finish;
 mod outlet;
 mod reserve;
+mod retry;
 mod rows;
 mod verdict;
 mod work;
 
-pub use audience::Recipient;
+pub use audience::{Audience, Gathering, PART_ITEMS_MAX, Recipient};
 pub use campaigns::{Campaigns, Refused, Scope};
-pub use deploy::{Deployed, Deploying, Deployment};
+pub use deploy::{Deployed, Deployment};
 pub use dispatcher::{Dispatcher, Options};
 pub use entropy::Entropy;
 pub use outlet::{Admission, Compose, Gate, Message, Nature, Open, Outlet, Outlets, Provider};

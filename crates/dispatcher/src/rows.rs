@@ -24,6 +24,11 @@ pub(crate) fn slot(row: &OutboxItem, now: Timestamp) -> Slot {
     }
 }
 
+/// The id of a job: those of a run come in their order.
+pub(crate) fn job_id(run: &str, number: u32) -> Text {
+    format!("{run}.{number:06}").into()
+}
+
 /// The id of an item: those of a job come in their order.
 pub(crate) fn item_id(job: &str, position: usize) -> Text {
     format!("{job}.{position:04}").into()

@@ -343,6 +343,9 @@ CREATE INDEX campaign_audit_log_by_run ON campaign_audit_log (run_id, entry_id);
 CREATE TABLE campaign_audience (
     audience_id TEXT COLLATE "C" NOT NULL,
     number BIGINT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    workspace_id TEXT COLLATE "C" NOT NULL,
+    items BIGINT NOT NULL,
     recipients BYTEA NOT NULL,
     created_at TIMESTAMPTZ NOT NULL,
     version BIGINT NOT NULL,

@@ -409,11 +409,14 @@ CREATE TABLE campaign_audit_log (
 CREATE INDEX campaign_audit_log_by_run ON campaign_audit_log (run_id, entry_id);
 
 CREATE TABLE campaign_audience (
-    audience_id TEXT    NOT NULL,
-    number      INTEGER NOT NULL,
-    recipients  BLOB    NOT NULL,
-    created_at  INTEGER NOT NULL,
-    version     INTEGER NOT NULL,
+    audience_id  TEXT    NOT NULL,
+    number       INTEGER NOT NULL,
+    tenant_id    TEXT    NOT NULL,
+    workspace_id TEXT    NOT NULL,
+    items        INTEGER NOT NULL,
+    recipients   BLOB    NOT NULL,
+    created_at   INTEGER NOT NULL,
+    version      INTEGER NOT NULL,
     CONSTRAINT campaign_audience_key PRIMARY KEY (audience_id, number)
 ) STRICT;
 

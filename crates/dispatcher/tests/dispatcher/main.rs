@@ -4,6 +4,8 @@
 
 mod deploys;
 mod faults;
+mod gates;
+mod retries;
 mod sends;
 mod types;
 mod world;

@@ -1,9 +1,9 @@
 //! Sending: who is called, how often, and what is said of it.
 
 use onward_dispatch::Answer;
-use onward_dispatcher::{Refused, Verdict};
+use onward_dispatcher::{Deployment, Refused, Verdict};
 
-use crate::world::{Counting, TERMS, World, accepted, expect};
+use crate::world::{Counting, TERMS, World, accepted, deployment, expect};
 
 #[tokio::test(start_paused = true)]
 async fn everybody_is_reached_once_and_the_run_says_so() {
@@ -129,4 +129,14 @@ async fn a_paused_run_begins_nothing_and_a_cancelled_one_skips_the_rest() {
     assert_eq!(world.statuses().await, expect(&[("a", "skipped cancelled"), ("b", "skipped cancelled")]));
     assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "failed");
     assert_eq!(world.campaigns.resume(&run, "ada").await, Err(Refused::Over(run.to_string())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_scheduled_for_later_can_be_cancelled_now() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let later = world.store.now().await.unwrap().plus_ms(10 * 365 * 86_400_000);
+    let run = world.deploy_as(Deployment { scheduled_for: Some(later), ..deployment(None) }, &["a"]).await.unwrap().run;
+    world.campaigns.cancel(&run, "ada").await.unwrap();
+    world.work_until_over(&run).await;
+    assert!(world.provider.calls().is_empty());
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onward_dispatch::{Answer, Backoff, Channel, Found, Terms};
 use onward_dispatcher::{
-    Campaigns, Compose, Deployed, Deploying, Deployment, Dispatcher, Entropy, Message, Nature, Options, Outlet,
+    Campaigns, Compose, Deployed, Deployment, Dispatcher, Entropy, Gate, Message, Nature, Open, Options, Outlet,
     Provider, Recipient, Refused, Reservation, Scope,
 };
 use onward_journal::{Text, Timestamp};
@@ -121,12 +121,16 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(provider: Counting, terms: Terms) -> Self {
+        Self::gated(provider, terms, Open)
+    }
+
+    pub(crate) fn gated(provider: Counting, terms: Terms, gate: impl Gate) -> Self {
         let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(Virtual(Instant::now()))));
         let provider = Arc::new(provider);
         let outlet = Outlet {
             provider: Arc::clone(&provider) as Arc<dyn Provider>,
             compose: Arc::new(Plain),
-            gate: Arc::new(onward_dispatcher::Open),
+            gate: Arc::new(gate),
             terms,
             asset: "spring".into(),
             patience: Duration::from_secs(30),
@@ -140,11 +144,12 @@ impl World {
     }
 
     pub(crate) async fn deploy_as(&self, deployment: Deployment, recipients: &[&str]) -> Result<Deployed, Refused> {
-        let mut deploying = Deploying::begin(&*self.store, scope(), deployment, Entropy::default());
+        let entropy = Entropy::default();
+        let mut gathering = self.campaigns.gather(4, &entropy);
         for id in recipients {
-            deploying.add(recipient(id)).await?;
+            gathering.add(recipient(id)).await?;
         }
-        deploying.finish().await
+        self.campaigns.deploy(&deployment, &gathering.finish().await?, &entropy).await
     }
 
     pub(crate) fn dispatcher(&self) -> Dispatcher {
@@ -211,9 +216,7 @@ pub(crate) fn deployment(key: Option<&str>) -> Deployment {
         channel: Channel::Email,
         document: "{}".into(),
         scheduled_for: None,
-        job_items: 4,
         key: key.map(str::to_owned),
-        retry_of: None,
         by: "ada".to_owned(),
     }
 }

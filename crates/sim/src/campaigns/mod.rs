@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use onward_dispatch::{Backoff, Channel, Terms};
 use onward_dispatcher::{
-    Campaigns, Compose, Deploying, Deployment, Dispatcher, Entropy, Message, Nature, Options, Outlet, Recipient, Scope,
+    Campaigns, Compose, Deployment, Dispatcher, Entropy, Message, Nature, Options, Outlet, Recipient, Scope,
 };
 use onward_journal::{Text, Timestamp};
 use onward_store::conformance::Draw;
@@ -184,7 +184,7 @@ impl World {
         });
         let scope = Scope { tenant: "acme".into(), workspace: "shop".into() };
         let flaky = Arc::new(Flaky::new(Arc::clone(&store), chance.clone()));
-        let campaigns = Campaigns::new(Arc::clone(&store), scope.clone());
+        let campaigns = Campaigns::new(Arc::clone(&store), scope);
         // Some are named twice.
         let count = 1 + chance.below(14);
         let recipients: Vec<String> = (0..count).map(|_| format!("r{}", chance.below(count + 3))).collect();
@@ -194,17 +194,18 @@ impl World {
             channel,
             document: "{}".into(),
             scheduled_for: None,
-            job_items: u32::try_from(1 + chance.below(6)).unwrap_or(1),
             key: None,
-            retry_of: None,
             by: "sim".to_owned(),
         };
-        let mut deploying = Deploying::begin(&*store, scope, deployment, chance.entropy());
+        let (entropy, part_items) = (chance.entropy(), u32::try_from(1 + chance.below(6)).unwrap_or(1));
+        let mut gathering = campaigns.gather(part_items, &entropy);
         for id in &recipients {
             let recipient = Recipient { id: id.clone(), address: id.clone(), data: serde_json::Map::new() };
-            deploying.add(recipient).await.map_err(|error| error.to_string())?;
+            gathering.add(recipient).await.map_err(|error| error.to_string())?;
         }
-        let run = deploying.finish().await.map_err(|error| error.to_string())?.run;
+        let audience = gathering.finish().await.map_err(|error| error.to_string())?;
+        let deployed = campaigns.deploy(&deployment, &audience, &entropy).await;
+        let run = deployed.map_err(|error| error.to_string())?.run;
         let report = Report::default();
         Ok(Self { chance, store, flaky, ledger, outlet, campaigns, recipients, run, report })
     }

@@ -181,6 +181,12 @@ record! {
         pub audience_id: Text = "audience_id",
         /// Which part.
         pub number: u32 = "number",
+        /// Whose it is.
+        pub tenant_id: Text = "tenant_id",
+        /// In which workspace.
+        pub workspace_id: Text = "workspace_id",
+        /// How many recipients it has.
+        pub items: u32 = "items",
         /// The recipients, as JSON.
         pub recipients: Arc<[u8]> = "recipients",
         /// When it was stored.

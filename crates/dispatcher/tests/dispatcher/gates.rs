@@ -1,0 +1,62 @@
+//! Gates: who may be reached when.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use onward_dispatcher::{Admission, Gate, Recipient};
+use onward_journal::Timestamp;
+
+use crate::world::{Counting, TERMS, World, accepted};
+
+/// One a second, and nobody whose name begins with `n` before noon.
+struct Slow {
+    last: Mutex<Option<Timestamp>>,
+    noon: Timestamp,
+}
+
+impl Gate for Slow {
+    fn admit(&self, recipients: &[&Recipient], _at_most: usize, now: Timestamp) -> Admission {
+        let ms = |until: Timestamp| u64::try_from((until.as_micros() - now.as_micros()) / 1_000).unwrap();
+        let mut last = self.last.lock().unwrap();
+        if let Some(next) = last.map(|last| last.plus_ms(1_000)).filter(|next| *next > now) {
+            return Admission::Nobody(Duration::from_millis(ms(next)));
+        }
+        let may = |recipient: &&Recipient| !recipient.id.starts_with('n') || now >= self.noon;
+        match recipients.iter().position(may) {
+            Some(place) => {
+                *last = Some(now);
+                Admission::Some(vec![place])
+            }
+            None => Admission::Nobody(Duration::from_millis(ms(self.noon))),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_are_reached_when_the_gate_says_so_and_waiting_is_no_attempt() {
+    let begun = Timestamp::from_micros(1_767_225_600_000_000).unwrap();
+    let noon = begun.plus_ms(3_600_000);
+    let world = World::gated(Counting::new(|_, _| accepted()), TERMS, Slow { last: Mutex::default(), noon });
+    let run = world.deploy(&["night", "a", "b", "c", "d", "e"]).await.unwrap().run;
+    world.work_until(async |world| world.provider.calls().len() == 5).await;
+    let now = world.store.now().await.unwrap();
+    assert!(now >= begun.plus_ms(4_000) && now < begun.plus_ms(60_000), "one a second: {now}");
+    assert!(!world.provider.calls().contains_key("night"));
+    let waiting = &world.jobs().await[0];
+    assert_eq!((&*waiting.status, waiting.attempts, waiting.run_after), ("queued", 0, noon));
+    world.work_until_over(&run).await;
+    assert!(world.store.now().await.unwrap() >= noon);
+    assert!(world.provider.calls().values().all(|count| *count == 1));
+    assert!(world.events(&run).await.contains(&"job.put_off".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_its_gate_can_be_cancelled() {
+    let noon = Timestamp::MAX;
+    let world = World::gated(Counting::new(|_, _| accepted()), TERMS, Slow { last: Mutex::default(), noon });
+    let run = world.deploy(&["night", "nobody"]).await.unwrap().run;
+    world.work_until(async |world| world.events(&run).await.contains(&"job.put_off".to_owned())).await;
+    world.campaigns.cancel(&run, "ada").await.unwrap();
+    world.work_until_over(&run).await;
+    assert!(world.provider.calls().is_empty());
+}
