@@ -2,7 +2,7 @@
 
 use onward_journal::Text;
 use onward_store::tables::AudiencePart;
-use onward_store::{Commit, Error, Field as _, Key, Records as _, Scan, Store};
+use onward_store::{Commit, Error, Field as _, Key, Outcome, Records as _, Scan, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::campaigns::{Refused, Scope};
@@ -10,6 +10,9 @@ use crate::entropy::Entropy;
 
 /// Recipients of a part, at most: an item's id has four digits for its position.
 pub const PART_ITEMS_MAX: u32 = 1_000;
+
+/// Parts that are read together.
+const PARTS: usize = 100;
 
 /// Somebody to reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,19 +43,59 @@ impl Audience {
         self.parts.iter().sum()
     }
 
-    /// An audience of this scope. All of its parts but the last have as many recipients as the first.
-    pub async fn stored(store: &dyn Store, scope: &Scope, id: &str) -> Result<Self, Refused> {
+    /// An audience of this scope, part after part.
+    pub(crate) async fn stored(store: &dyn Store, scope: &Scope, id: &str) -> Result<Self, Refused> {
         let id = Text::from(id);
-        let absent = || Refused::NoAudience(id.to_string());
-        let first: Option<(AudiencePart, u64)> = store.get(Key(vec![id.to_value(), 0_u32.to_value()])).await?;
-        let (first, _) = first.filter(|(part, _)| scope.has(&part.tenant_id, &part.workspace_id)).ok_or_else(absent)?;
-        let last: Vec<(AudiencePart, u64)> =
-            store.list(Scan::all::<AudiencePart>().equal(&id).reversed().limit(1)).await?;
-        let (last, _) = last.into_iter().next().ok_or_else(absent)?;
-        let mut parts = vec![first.items; last.number as usize];
-        parts.push(last.items);
-        Ok(Self { id, parts })
+        let mut scan = Scan::all::<AudiencePart>().equal(&id).limit(PARTS);
+        let mut parts = Vec::new();
+        loop {
+            let page: Vec<(AudiencePart, u64)> = store.list(scan.clone()).await?;
+            for (part, _) in &page {
+                if !scope.has(&part.tenant_id, &part.workspace_id) {
+                    return Err(Refused::NoAudience(id.to_string()));
+                }
+                if part.number as usize != parts.len() {
+                    return Err(Refused::PartMissing(id.to_string(), parts.len()));
+                }
+                parts.push(part.items);
+            }
+            match page.last() {
+                Some((last, _)) if page.len() == PARTS => scan = scan.after(last),
+                _ if parts.is_empty() => return Err(Refused::NoAudience(id.to_string())),
+                _ => return Ok(Self { id, parts }),
+            }
+        }
     }
+}
+
+/// Stores a part. Storing it again does nothing; another cannot take its place.
+pub(crate) async fn put(
+    store: &dyn Store,
+    scope: &Scope,
+    (audience, number): (&Text, u32),
+    recipients: &[Recipient],
+) -> Result<(), Refused> {
+    let items = u32::try_from(recipients.len()).unwrap_or(u32::MAX);
+    if !(1..=PART_ITEMS_MAX).contains(&items) {
+        return Err(Refused::PartSize(items));
+    }
+    let part = AudiencePart {
+        audience_id: audience.clone(),
+        number,
+        tenant_id: scope.tenant.clone(),
+        workspace_id: scope.workspace.clone(),
+        items,
+        recipients: serde_json::to_vec(recipients).map_err(Error::corrupt)?.into(),
+        created_at: store.now().await?,
+    };
+    let receipt = store.commit(Commit::new().insert_or_keep(&part)).await?;
+    if !matches!(receipt.changes.first(), Some(Outcome::Kept(_))) {
+        return Ok(());
+    }
+    let stored: Option<(AudiencePart, u64)> = store.get(Key(vec![audience.to_value(), number.to_value()])).await?;
+    let is_same =
+        |(stored, _): &(AudiencePart, u64)| AudiencePart { created_at: part.created_at, ..stored.clone() } == part;
+    if stored.as_ref().is_some_and(is_same) { Ok(()) } else { Err(Refused::PartTaken(audience.to_string(), number)) }
 }
 
 /// An audience that is being stored. Nobody looks for it before a campaign run names it.
@@ -90,24 +133,10 @@ impl<'a> Gathering<'a> {
         Ok(Audience { id: self.id, parts: self.parts })
     }
 
-    /// Removes what was stored so far.
-    pub async fn discard(self) -> Result<(), Refused> {
-        discard(self.store, &self.id, self.parts.len()).await
-    }
-
     async fn store_part(&mut self) -> Result<(), Refused> {
-        let part = AudiencePart {
-            audience_id: self.id.clone(),
-            number: u32::try_from(self.parts.len()).unwrap_or(u32::MAX),
-            tenant_id: self.scope.tenant.clone(),
-            workspace_id: self.scope.workspace.clone(),
-            items: u32::try_from(self.rest.len()).unwrap_or(u32::MAX),
-            recipients: serde_json::to_vec(&self.rest).map_err(Error::corrupt)?.into(),
-            created_at: self.store.now().await?,
-        };
-        // Whoever hears nothing of the first time finds it there.
-        self.store.commit(Commit::new().insert_or_keep(&part)).await?;
-        self.parts.push(part.items);
+        let number = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
+        put(self.store, &self.scope, (&self.id, number), &self.rest).await?;
+        self.parts.push(u32::try_from(self.rest.len()).unwrap_or(u32::MAX));
         self.rest.clear();
         Ok(())
     }

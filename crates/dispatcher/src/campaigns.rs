@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use onward_dispatch::{Act, Change, Control, JobAct, JobStatus, Reason, RunAct, Standing, Tally};
+use onward_dispatch::{Act, Change, Control, JobAct, Reason, RunAct, Tally};
 use onward_journal::{Text, Timestamp};
-use onward_store::tables::{AuditEntry, CampaignRun, Job, OutboxItem, Suppression};
-use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Scan, Store};
+use onward_store::tables::{CampaignRun, Job, OutboxItem};
+use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Store};
 use serde_json::json;
 
-use crate::audience::{Audience, Gathering};
+use crate::audience::{self, Audience, Gathering, Recipient};
 use crate::deploy::{self, Deployed, Deployment};
 use crate::entropy::Entropy;
 use crate::verdict::{self, Verdict};
@@ -54,6 +54,15 @@ pub enum Refused {
     /// There is no such audience.
     #[error("there is no audience {0}")]
     NoAudience(String),
+    /// A part of an audience is missing.
+    #[error("the audience {0} has no part {1}, and has others after it")]
+    PartMissing(String, usize),
+    /// A part of an audience has nobody, or too many.
+    #[error("a part of an audience has 1 to 1000 recipients, and not {0}")]
+    PartSize(u32),
+    /// Another part of an audience is there.
+    #[error("the audience {0} has another part {1}")]
+    PartTaken(String, u32),
     /// The campaign run is not over.
     #[error("the campaign run {0} is not over: cancel it, or settle what is in doubt")]
     NotOver(String),
@@ -77,8 +86,8 @@ pub enum Refused {
 /// Access to the campaign runs of a scope.
 #[derive(Clone)]
 pub struct Campaigns {
-    store: Arc<dyn Store>,
-    scope: Scope,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) scope: Scope,
 }
 
 impl Campaigns {
@@ -102,42 +111,6 @@ impl Campaigns {
     pub async fn tally(&self, id: &str) -> Result<Tally, Refused> {
         let run = self.run(id).await?;
         Ok(finish::tally(&*self.store, &run.id).await?)
-    }
-
-    /// What happened to a campaign run, in order.
-    pub async fn audit(&self, id: &str) -> Result<Vec<AuditEntry>, Refused> {
-        let run = self.run(id).await?;
-        let mut scan = Scan::by::<AuditEntry>(AuditEntry::BY_RUN).equal(&run.id);
-        let mut entries = Vec::new();
-        loop {
-            let page: Vec<(AuditEntry, u64)> = self.store.list(scan.clone()).await?;
-            let is_last = page.len() < scan.limit;
-            if let Some((last, _)) = page.last() {
-                scan = scan.after(last);
-            }
-            entries.extend(page.into_iter().map(|(entry, _)| entry));
-            if is_last {
-                return Ok(entries);
-            }
-        }
-    }
-
-    /// Items in doubt, those of the job first that has had some for longest.
-    pub async fn in_doubt(&self, limit: usize) -> Result<Vec<OutboxItem>, Refused> {
-        let Scope { tenant, workspace } = &self.scope;
-        let now = self.store.now().await?;
-        let jobs = Scan::by::<Job>(Job::BY_DOUBT).equal(tenant).equal(workspace).until(&now);
-        let jobs: Vec<(Job, u64)> = self.store.list(jobs).await?;
-        let mut items = Vec::new();
-        for (job, _) in jobs {
-            let rows = rows::items(&*self.store, &job.id).await?.into_iter().map(|(row, _)| row);
-            items.extend(rows.filter(|row| rows::standing(row) == Standing::InDoubt));
-            if items.len() >= limit {
-                items.truncate(limit);
-                break;
-            }
-        }
-        Ok(items)
     }
 
     /// Says what became of an item in doubt: who, and why.
@@ -217,6 +190,11 @@ impl Campaigns {
         Gathering::begin(&*self.store, self.scope.clone(), part_items, entropy)
     }
 
+    /// Stores a part of an audience. Storing it again does nothing.
+    pub async fn put_part(&self, audience: &str, number: u32, recipients: &[Recipient]) -> Result<(), Refused> {
+        audience::put(&*self.store, &self.scope, (&audience.into(), number), recipients).await
+    }
+
     /// An audience that is stored.
     pub async fn audience(&self, id: &str) -> Result<Audience, Refused> {
         Audience::stored(&*self.store, &self.scope, id).await
@@ -261,29 +239,5 @@ impl Campaigns {
             _ => error.into(),
         })?;
         Ok(job)
-    }
-
-    /// Jobs in this status, those that have waited longest first.
-    pub async fn jobs(&self, status: JobStatus, limit: usize) -> Result<Vec<Job>, Refused> {
-        let its = Scan::by::<Job>(Job::BY_TENANT).equal(&self.scope.tenant).equal(&Text::from(status.as_str()));
-        let jobs: Vec<(Job, u64)> = self.store.list(its.limit(limit)).await?;
-        let is_ours = |job: &Job| self.scope.has(&job.tenant_id, &job.workspace_id);
-        Ok(jobs.into_iter().map(|(job, _)| job).filter(is_ours).collect())
-    }
-
-    /// Reaches somebody no more by this channel.
-    pub async fn suppress(&self, channel: &str, address: &str, reason: &str) -> Result<(), Refused> {
-        let created_at = self.store.now().await?;
-        let Scope { tenant, workspace } = self.scope.clone();
-        let row = Suppression {
-            tenant_id: tenant,
-            workspace_id: workspace,
-            channel: channel.into(),
-            address: address.to_lowercase().into(),
-            reason: reason.into(),
-            created_at,
-        };
-        self.store.commit(Commit::new().insert_or_keep(&row)).await?;
-        Ok(())
     }
 }

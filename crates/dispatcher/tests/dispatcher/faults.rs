@@ -122,7 +122,7 @@ async fn die_at(point: Point) -> Option<usize> {
         tally.open() == 0 && world.jobs().await.iter().all(|job| &*job.status != "locked")
     };
     world.work_until(is_done).await;
-    let doubts = world.campaigns.in_doubt(10).await.unwrap();
+    let doubts = world.campaigns.in_doubt(None, 10).await.unwrap().0;
     for item in &doubts {
         let was_called = world.provider.calls().contains_key(&*item.recipient_id);
         let verdict = if was_called { Verdict::Served(None) } else { Verdict::Again };

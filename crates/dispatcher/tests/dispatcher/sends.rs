@@ -78,7 +78,7 @@ async fn what_nobody_knows_is_in_doubt_until_somebody_says() {
     let run = world.deploy(&["a", "b", "c"]).await.unwrap().run;
     world.work_until(async |world| world.campaigns.tally(&run).await.unwrap().in_doubt == 1).await;
     assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "running", "it is not complete");
-    let doubts = world.campaigns.in_doubt(10).await.unwrap();
+    let doubts = world.campaigns.in_doubt(None, 10).await.unwrap().0;
     assert_eq!(doubts.len(), 1);
     let item = &doubts[0].id;
     world.campaigns.settle(item, &Verdict::Served(Some("m-9".to_owned())), "ada", "it is in their log").await.unwrap();
@@ -96,7 +96,7 @@ async fn a_verdict_can_have_it_sent_again() {
     let world = World::new(Counting::new(script), TERMS);
     let run = world.deploy(&["a"]).await.unwrap().run;
     world.work_until(async |world| world.campaigns.tally(&run).await.unwrap().in_doubt == 1).await;
-    let item = world.campaigns.in_doubt(1).await.unwrap()[0].id.clone();
+    let item = world.campaigns.in_doubt(None, 1).await.unwrap().0[0].id.clone();
     world.campaigns.settle(&item, &Verdict::Again, "ada", "their log has nothing").await.unwrap();
     world.work_until_over(&run).await;
     assert_eq!(world.statuses().await, expect(&[("a", "sent")]));

@@ -202,7 +202,7 @@ impl World {
     }
 
     pub(crate) async fn events(&self, run: &str) -> Vec<String> {
-        self.campaigns.audit(run).await.unwrap().into_iter().map(|entry| entry.event.to_string()).collect()
+        self.campaigns.audit(run, 0, 1_000).await.unwrap().into_iter().map(|entry| entry.event.to_string()).collect()
     }
 }
 

@@ -117,7 +117,7 @@ impl World {
         if !jobs.iter().all(is_over) || &*run.status != tally.outcome(false).as_str() {
             return Err(format!("{run:?} should be over\n{}", self.dump().await));
         }
-        let entries = self.campaigns.audit(&self.run).await.map_err(|error| error.to_string())?;
+        let entries = self.campaigns.audit(&self.run, 0, 10_000).await.map_err(|error| error.to_string())?;
         let events: Vec<&str> = entries.iter().map(|entry| &*entry.event).collect();
         let ends = events.iter().filter(|event| matches!(**event, "job.completed" | "job.dead")).count();
         let settled = events.iter().filter(|event| **event == "item.settled").count();
