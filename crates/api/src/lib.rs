@@ -2,6 +2,7 @@
 //!
 //! The command line prints the same documents, whether it asks a server or looks into a store itself.
 
+pub mod campaign;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod component;
@@ -10,6 +11,7 @@ pub mod explanation;
 pub mod finding;
 mod json;
 mod onward;
+pub mod outbox;
 pub mod problem;
 pub mod run;
 mod shown;
@@ -17,6 +19,7 @@ pub mod task;
 pub mod token;
 pub mod waits;
 
+pub use campaign::Campaigning;
 pub use json::Json;
 pub use onward::{Onward, json};
 pub use shown::{Shown, ago, span};

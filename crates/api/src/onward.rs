@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 
 use crate::Json;
+use crate::campaign::Campaigning;
 use crate::component::{Deployed, NamedFunction};
 use crate::execution::{Cancel, Execution, ExecutionPage, Listing, Outcome, Sent, Signal, Start, Started};
 use crate::explanation::Explanation;
@@ -16,7 +17,7 @@ use crate::task::{TaskListing, TaskPage};
 ///
 /// An execution is named by its id, or by the beginning of it if that is enough to tell it from others.
 #[async_trait]
-pub trait Onward: Send + Sync {
+pub trait Onward: Campaigning {
     /// Deploys a component. Its functions may send requests to `hosts`, where the process that runs them allows it too.
     async fn deploy(&self, code: Vec<u8>, hosts: Vec<String>) -> Result<Deployed, Problem>;
 

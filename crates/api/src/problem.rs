@@ -85,8 +85,8 @@ codes! {
     NotFound "not_found" 404 "there is no such thing";
     /// There is no such execution.
     NoExecution "no_execution" 404 "there is no such execution";
-    /// Several executions begin with what was given.
-    AmbiguousId "ambiguous_id" 409 "several executions are meant";
+    /// Several things begin with what was given.
+    AmbiguousId "ambiguous_id" 409 "several things are meant";
     /// No such function was deployed.
     NoFunction "no_function" 404 "there is no such function";
     /// There is no such component.

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use onward_dispatch::{Act, Change, Control, JobAct, Reason, RunAct, Tally};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job, OutboxItem};
-use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Store};
+use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Scan, Store};
 use serde_json::json;
 
 use crate::audience::{self, Audience, Gathering, Recipient};
 use crate::deploy::{self, Deployed, Deployment};
 use crate::entropy::Entropy;
 use crate::verdict::{self, Verdict};
-use crate::{audit, finish, retry, rows};
+use crate::{audit, finish, lists, retry, rows};
+
+/// Characters of an id that are enough to look for it.
+const BEGINNING_MIN: usize = 4;
 
 /// Whose campaigns are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +39,9 @@ pub enum Refused {
     /// There is no such campaign run.
     #[error("there is no campaign run {0}")]
     NoRun(String),
+    /// Several campaign runs begin so.
+    #[error("several campaign runs begin with {0}: give more of the id")]
+    Ambiguous(String),
     /// There is no such item.
     #[error("there is no item {0} in the outbox")]
     NoItem(String),
@@ -99,6 +105,22 @@ impl Campaigns {
     /// A campaign run.
     pub async fn run(&self, id: &str) -> Result<CampaignRun, Refused> {
         Ok(self.stored(id).await?.0)
+    }
+
+    /// A campaign run by its id, or by the beginning of it if that is enough to tell it from others.
+    pub async fn find(&self, beginning: &str) -> Result<CampaignRun, Refused> {
+        match self.run(beginning).await {
+            Err(Refused::NoRun(_)) if beginning.len() >= BEGINNING_MIN => {}
+            found => return found,
+        }
+        let mut scan = Scan::all::<CampaignRun>().until(&Text::from(format!("{beginning}~")));
+        scan.after = Some(vec![Text::from(beginning).to_value()]);
+        let is_ours = |run: &CampaignRun| self.scope.has(&run.tenant_id, &run.workspace_id);
+        let mut found = lists::chosen(&*self.store, scan, is_ours, 2).await?;
+        if found.len() > 1 {
+            return Err(Refused::Ambiguous(beginning.to_owned()));
+        }
+        found.pop().ok_or_else(|| Refused::NoRun(beginning.to_owned()))
     }
 
     async fn stored(&self, id: &str) -> Result<(CampaignRun, u64), Refused> {

@@ -13,6 +13,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use onward_api::problem::{Code, Problem};
 use onward_api::token::{Deed, Role};
 use onward_engine::client::Scope;
+use onward_journal::Text;
 use onward_store::Store;
 use tokio::time::Instant;
 
@@ -52,6 +53,8 @@ pub(crate) struct Gate {
 struct Asker {
     scope: Scope,
     role: Role,
+    /// What their token is called.
+    name: Option<Text>,
     /// Whether there is nobody to be kept apart from.
     has_all: bool,
 }
@@ -83,7 +86,7 @@ impl Gate {
             return match self.admission {
                 Admission::Everybody => {
                     self.expect_rate("")?;
-                    Ok(Asker { scope: wanted(parts, usual)?, role: Role::Admin, has_all: true })
+                    Ok(Asker { scope: wanted(parts, usual)?, role: Role::Admin, name: None, has_all: true })
                 }
                 Admission::Tokens => Err(unknown(
                     "a token is needed: Authorization: Bearer onward_…, or ONWARD_TOKEN for the command line",
@@ -121,6 +124,7 @@ impl Gate {
         let asker = Asker {
             scope: Scope { tenant: row.tenant_id, project: row.project_id, environment: row.environment_id },
             role,
+            name: Some(row.name),
             has_all: false,
         };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -188,7 +192,7 @@ impl FromRequestParts<Arc<App>> for Access {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failed> {
         let client = app.service.client();
         let asker = app.gate.asker(&**client.store(), parts, client.scope()).await?;
-        let service = app.service.of(asker.scope);
+        let service = app.service.of(asker.scope).asked_by(asker.name);
         Ok(Self { service: if asker.has_all { service.with_all() } else { service }, role: asker.role })
     }
 }

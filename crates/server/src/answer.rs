@@ -111,8 +111,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     type Rejection = Failed;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failed> {
-        let path = Path::<String>::from_request_parts(parts, state).await;
-        path.map(|Path(name)| Self(name))
+        InPath::from_request_parts(parts, state).await.map(|InPath(name)| Self(name))
+    }
+}
+
+/// What stands in the path, where that is more than a name.
+pub(crate) struct InPath<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<T> {
+    type Rejection = Failed;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failed> {
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        path.map(|Path(parts)| Self(parts))
             .map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()).into())
     }
 }

@@ -1,9 +1,11 @@
 //! What is where. Every route is described for OpenAPI beside the code that answers it.
 
+mod campaigns;
 mod components;
 mod doctor;
 mod events;
 mod executions;
+mod outbox;
 mod refusals;
 mod runs;
 mod status;
@@ -40,6 +42,7 @@ const EVENTS_BYTES_MAX: usize = 16 << 20;
     tags(
         (name = "executions", description = "Workflows at work"),
         (name = "tasks", description = "Work for workers in any language"),
+        (name = "campaigns", description = "Reaching many people, each once"),
         (name = "components", description = "Code and its names"),
         (name = "runs", description = "Run events and snapshots"),
         (name = "administration", description = "Tokens, and the store as a whole"),
@@ -72,6 +75,23 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(tasks::fail))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(campaigns::check))
+        .routes(routes!(campaigns::preview))
+        .routes(routes!(campaigns::put_part))
+        .routes(routes!(campaigns::deploy, campaigns::list))
+        .routes(routes!(campaigns::show))
+        .routes(routes!(campaigns::audit))
+        .routes(routes!(campaigns::pause))
+        .routes(routes!(campaigns::resume))
+        .routes(routes!(campaigns::cancel))
+        .routes(routes!(campaigns::retry))
+        .routes(routes!(outbox::list))
+        .routes(routes!(outbox::in_doubt))
+        .routes(routes!(outbox::settle))
+        .routes(routes!(outbox::jobs))
+        .routes(routes!(outbox::redrive))
+        .routes(routes!(outbox::suppressions, outbox::suppress))
+        .routes(routes!(outbox::unsuppress))
         .routes(routes!(doctor::doctor))
         .routes(routes!(doctor::verify))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));

@@ -22,7 +22,7 @@ use super::refused::{fitting, problem, unreadable};
 const PAGE: u32 = 100;
 
 /// Characters of a key.
-const KEY_MAX: usize = 500;
+pub(super) const KEY_MAX: usize = 500;
 
 /// Executions of a page at most.
 const PAGE_MAX: u32 = 1_000;

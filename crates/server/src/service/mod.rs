@@ -1,9 +1,11 @@
 //! What can be asked of Onward, answered from a store. The server says it over HTTP, the command line without one.
 
+mod campaigns;
 mod executions;
 mod refused;
 mod runs;
 mod tasks;
+mod told;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,9 +19,11 @@ use onward_api::finding::{Class, Finding, Heard, Verdict};
 use onward_api::problem::{Code, Problem};
 use onward_api::run::{self, Append, Appended, RunEventPage, RunSnapshot, Verified};
 use onward_api::task::{TaskListing, TaskPage};
+use onward_campaign::House;
 use onward_engine::client::{Client, Scope};
 use onward_engine::node::{self, Node};
 use onward_engine::{doctor, explain};
+use onward_journal::Text;
 use onward_store::tables::{Component, Function};
 use onward_store::{Field as _, Key, Records as _, Scan};
 use tokio::sync::watch;
@@ -39,6 +43,10 @@ pub struct Service {
     node: Option<Arc<Node>>,
     /// Whether things of everybody are meant: whoever has the whole store has them anyway.
     has_all: bool,
+    /// How campaigns reach people here, if they do.
+    house: Option<Arc<House>>,
+    /// What the token is called of whoever asks, if there is one.
+    asker: Option<Text>,
     /// Says when nobody should wait for anything any more.
     stage: Option<watch::Receiver<Stage>>,
 }
@@ -46,7 +54,7 @@ pub struct Service {
 impl Service {
     /// Access to what the client sees.
     pub const fn new(client: Client) -> Self {
-        Self { client, code: None, node: None, has_all: false, stage: None }
+        Self { client, code: None, node: None, has_all: false, house: None, asker: None, stage: None }
     }
 
     /// The same, for whoever has the whole store: runs are found, and everything is checked, whoever it belongs to.
@@ -89,6 +97,18 @@ impl Service {
     #[must_use]
     pub fn with_code(self, code: Arc<dyn node::Code>) -> Self {
         Self { code: Some(code), ..self }
+    }
+
+    /// The same, able to say whether campaigns can reach people.
+    #[must_use]
+    pub fn with_house(self, house: Arc<House>) -> Self {
+        Self { house: Some(house), ..self }
+    }
+
+    /// The same, asked with a token of this name.
+    #[must_use]
+    pub(crate) fn asked_by(self, asker: Option<Text>) -> Self {
+        Self { asker, ..self }
     }
 
     /// The same, beside a node of this process.

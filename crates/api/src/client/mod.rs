@@ -1,5 +1,7 @@
 //! A client over HTTP: the same questions as to a store, asked of a server.
 
+mod campaigns;
+
 use std::time::Duration;
 
 use async_trait::async_trait;

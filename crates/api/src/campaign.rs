@@ -1,0 +1,420 @@
+//! Campaigns: how they are checked, deployed, watched and told things; their jobs, and what was sent to whom.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::Json;
+use crate::outbox::{
+    DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, Suppress, Suppression,
+    SuppressionListing, SuppressionPage,
+};
+use crate::problem::Problem;
+
+/// What can be asked about campaigns.
+#[async_trait]
+pub trait Campaigning: Send + Sync {
+    /// Whether a campaign can be deployed, as far as that can be told without its audience.
+    async fn check_campaign(&self, campaign: Json) -> Result<Checked, Problem>;
+
+    /// What these recipients would be sent.
+    async fn preview_campaign(&self, preview: Preview) -> Result<Previewed, Problem>;
+
+    /// Stores a part of an audience: 1 to 1000 recipients. Storing it again does nothing.
+    async fn put_audience_part(&self, audience: &str, number: u32, part: AudiencePart) -> Result<(), Problem>;
+
+    /// Deploys a campaign for an audience whose parts are stored.
+    async fn deploy_campaign(&self, deploy: DeployCampaign) -> Result<DeployedCampaign, Problem>;
+
+    /// Campaign runs, the newest first.
+    async fn campaign_runs(&self, listing: CampaignListing) -> Result<CampaignPage, Problem>;
+
+    /// A campaign run, and how many were reached.
+    async fn campaign_run(&self, run: &str) -> Result<CampaignRun, Problem>;
+
+    /// What happened to a campaign run, after the entry with this number.
+    async fn campaign_audit(&self, run: &str, listing: AuditListing) -> Result<AuditPage, Problem>;
+
+    /// Pauses, resumes or cancels a campaign run.
+    async fn control_campaign(&self, run: &str, control: Control, by: By) -> Result<CampaignRun, Problem>;
+
+    /// Tries a campaign run again that is over: another run reaches those whom it did not.
+    async fn retry_campaign(&self, run: &str, by: By) -> Result<DeployedCampaign, Problem>;
+
+    /// Items of a campaign run.
+    async fn outbox(&self, listing: OutboxListing) -> Result<OutboxPage, Problem>;
+
+    /// Items in doubt, of all campaign runs.
+    async fn outbox_in_doubt(&self, listing: DoubtListing) -> Result<OutboxPage, Problem>;
+
+    /// Says what became of an item in doubt.
+    async fn settle(&self, item: &str, settle: Settle) -> Result<OutboxItem, Problem>;
+
+    /// Jobs of campaign runs.
+    async fn jobs(&self, listing: JobListing) -> Result<JobPage, Problem>;
+
+    /// Tries a dead job again.
+    async fn redrive(&self, job: &str, by: By) -> Result<Job, Problem>;
+
+    /// Those who want nothing more by a channel.
+    async fn suppressions(&self, listing: SuppressionListing) -> Result<SuppressionPage, Problem>;
+
+    /// Reaches somebody no more by a channel.
+    async fn suppress(&self, suppress: Suppress) -> Result<Suppression, Problem>;
+
+    /// Reaches somebody again by a channel.
+    async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<(), Problem>;
+}
+
+/// By which way people are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelName {
+    /// By mail.
+    Email,
+    /// By telephone.
+    Voice,
+    /// By posts.
+    Social,
+}
+
+impl ChannelName {
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Email => "email",
+            Self::Voice => "voice",
+            Self::Social => "social",
+        }
+    }
+}
+
+/// Something that has to be so before a campaign is deployed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Prerequisite {
+    /// What it is called; stable, for programs.
+    pub id: String,
+    /// Whether it is so.
+    pub pass: bool,
+    /// What was found.
+    pub message: String,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Checked {
+    /// Whether the campaign can be deployed.
+    pub pass: bool,
+    /// All that was looked at.
+    pub prerequisites: Vec<Prerequisite>,
+}
+
+/// A campaign to check.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// The campaign file, as JSON.
+    pub campaign: Json,
+}
+
+/// Somebody to reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Recipient {
+    /// Who it is. Of several with the same id, one is reached.
+    #[schema(min_length = 1, max_length = 255)]
+    pub id: String,
+    /// Where: an address of mail, a number, a place to post to.
+    #[schema(min_length = 1, max_length = 1024)]
+    pub to: String,
+    /// What templates can say of them.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    #[schema(value_type = Object)]
+    pub data: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A campaign to preview.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Preview {
+    /// The campaign file, as JSON.
+    pub campaign: Json,
+    /// For whom.
+    #[schema(max_items = 100)]
+    pub recipients: Vec<Recipient>,
+}
+
+/// What people would be sent.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Previewed {
+    /// One for each recipient, in their order.
+    pub messages: Vec<PreviewedMessage>,
+}
+
+/// What somebody would be sent, or why there is nothing that can be.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct PreviewedMessage {
+    /// For whom.
+    pub recipient: String,
+    /// Where that is.
+    pub to: String,
+    /// The message, part by part.
+    #[serde(default)]
+    pub parts: Vec<MessagePart>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct MessagePart {
+    /// What it is called, such as `subject`.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// A part of an audience.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AudiencePart {
+    /// The recipients: a job has them all.
+    #[schema(min_items = 1, max_items = 1000)]
+    pub recipients: Vec<Recipient>,
+}
+
+/// A campaign to deploy.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeployCampaign {
+    /// The campaign file, as JSON.
+    pub campaign: Json,
+    /// An audience whose parts are stored.
+    pub audience: String,
+    /// Deploying again with the same key returns the same run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 500)]
+    pub key: Option<String>,
+    /// Who deploys it, for the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub by: Option<String>,
+}
+
+/// What a deployment came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeployedCampaign {
+    /// The campaign run.
+    pub run: String,
+    /// Whether it was there already.
+    pub existed: bool,
+    /// Those whom it is to reach.
+    pub items: u32,
+    /// In so many jobs.
+    pub jobs: u32,
+    /// What was looked at before.
+    #[serde(default)]
+    pub prerequisites: Vec<Prerequisite>,
+}
+
+/// Which campaign runs to list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct CampaignListing {
+    /// Only those of this campaign.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub campaign: Option<String>,
+    /// Only those in this status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    pub status: Option<RunStatus>,
+    /// Where to go on: the `next` of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(pattern = "^-?[0-9]{1,16}\\..{1,200}$")]
+    pub after: Option<String>,
+    /// At most so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<u32>,
+}
+
+/// What a campaign run has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunStatus {
+    /// Nobody has begun.
+    Queued,
+    /// Its jobs are being worked on.
+    Running,
+    /// Everybody was reached who was to be.
+    Completed,
+    /// Some were reached.
+    Partial,
+    /// Nobody was reached.
+    Failed,
+}
+
+impl RunStatus {
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Partial => "partial",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Whether nothing follows, unless somebody wants it to.
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Completed | Self::Partial | Self::Failed)
+    }
+}
+
+/// What people want of a campaign run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Control {
+    /// That it goes on.
+    Active,
+    /// That nothing more is begun for now.
+    Paused,
+    /// That nothing more is begun.
+    Cancelled,
+}
+
+impl Control {
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A campaign run in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CampaignSummary {
+    /// The campaign run.
+    pub run: String,
+    /// The campaign.
+    pub campaign: String,
+    /// By which way people are reached.
+    pub channel: ChannelName,
+    /// What it has come to.
+    pub status: RunStatus,
+    /// What people want of it.
+    pub control: Control,
+    /// Those whom it is to reach.
+    pub items: u32,
+    /// In so many jobs.
+    pub jobs: u32,
+    /// Not before.
+    pub scheduled_for: String,
+    /// When it was deployed.
+    pub created_at: String,
+    /// When it was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    /// The run whose unserved recipients it reaches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<String>,
+}
+
+/// A part of a list of campaign runs.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct CampaignPage {
+    /// The campaign runs.
+    pub runs: Vec<CampaignSummary>,
+    /// Where the next page begins, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A campaign run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CampaignRun {
+    /// What lists say of it.
+    #[serde(flatten)]
+    pub summary: CampaignSummary,
+    /// How many stand where.
+    pub tally: CampaignTally,
+    /// Who really sends.
+    pub provider: String,
+    /// The run that reaches those whom this one did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retried_by: Option<String>,
+}
+
+/// How many of a campaign run stand where. The rest is waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CampaignTally {
+    /// Those that the provider has taken.
+    pub served: u64,
+    /// Those that were not delivered, and will not be.
+    pub failed: u64,
+    /// Those that were not to be delivered, or were named twice.
+    pub skipped: u64,
+    /// Those of which nobody knows.
+    pub in_doubt: u64,
+    /// Those for which something has still to be done.
+    pub waiting: u64,
+}
+
+/// Which entries of an audit trail to list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AuditListing {
+    /// Where to go on: the `next` of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 0)]
+    pub after: Option<i64>,
+    /// At most so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<u32>,
+}
+
+/// Something that happened to a campaign run.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct AuditEntry {
+    /// Its number; later ones have larger numbers.
+    pub entry: i64,
+    /// What happened.
+    pub event: String,
+    /// When.
+    pub at: String,
+    /// The particulars.
+    #[serde(default)]
+    pub detail: Json,
+}
+
+/// A part of an audit trail.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct AuditPage {
+    /// The entries, in order.
+    pub entries: Vec<AuditEntry>,
+    /// Where the next page begins, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<i64>,
+}
+
+/// Who wants something, for the record.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct By {
+    /// Who it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub by: Option<String>,
+}

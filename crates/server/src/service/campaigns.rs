@@ -1,0 +1,311 @@
+//! Campaigns: checking, deploying, watching, settling.
+
+use async_trait::async_trait;
+use onward_api::campaign::{
+    AudiencePart, AuditEntry, AuditListing, AuditPage, By, CampaignListing, CampaignPage, CampaignRun, CampaignSummary,
+    Campaigning, ChannelName, Checked, Control, DeployCampaign, DeployedCampaign, MessagePart, Preview, Previewed,
+    PreviewedMessage, Recipient,
+};
+use onward_api::outbox::{
+    DoubtListing, ItemVerdict, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, Suppress,
+    Suppression, SuppressionListing, SuppressionPage,
+};
+use onward_api::problem::{Code, Problem};
+use onward_api::{Json, json};
+use onward_campaign::{Campaign, Composer, Facts, check};
+use onward_dispatch::{JobStatus, RunStatus};
+use onward_dispatcher::{
+    Campaigns, Deployed, Deployment, Entropy, JobFilter, JobPlace, Place, Refused, Scope, Verdict,
+};
+use onward_store::tables::{self, CampaignRun as Row};
+
+use super::Service;
+use super::executions::{KEY_MAX, page_size};
+use super::refused::{fitting, store, unreadable};
+use super::told;
+
+/// Things of a page, unless told.
+const PAGE: u32 = 100;
+
+/// Recipients of a preview.
+const PREVIEW_MAX: usize = 100;
+
+/// Characters of who wants something, of why, and of addresses.
+const WHO_MAX: usize = 200;
+const WHY_MAX: usize = 1_024;
+const ADDRESS_MAX: usize = 1_024;
+const ID_MAX: usize = 255;
+
+impl Service {
+    fn campaigns(&self) -> Campaigns {
+        let scope = self.client.scope();
+        let workspace = format!("{}/{}", scope.project, scope.environment);
+        let scope = Scope { tenant: scope.tenant.as_str().into(), workspace: workspace.into() };
+        Campaigns::new(std::sync::Arc::clone(self.client.store()), scope)
+    }
+
+    /// Who wants something, for the record: whoever the token belongs to, and whoever they say.
+    fn who(&self, by: Option<&str>) -> Result<String, Problem> {
+        fitting("by", by.unwrap_or_default(), WHO_MAX)?;
+        let said = by.filter(|by| !by.is_empty());
+        Ok(match (said, &self.asker) {
+            (Some(said), Some(token)) => format!("{said} (token {token})"),
+            (Some(said), None) => said.to_owned(),
+            (None, Some(token)) => format!("token {token}"),
+            (None, None) => "somebody".to_owned(),
+        })
+    }
+
+    /// What has to be so before a campaign is deployed, as far as it can be told without its audience.
+    async fn prerequisites(&self, campaign: &Campaign) -> Result<Vec<onward_campaign::Prerequisite>, Problem> {
+        let now = self.client.store().now().await.map_err(store)?;
+        let mut all = check(campaign, &Facts { now, audience: None });
+        all.extend(self.house.as_ref().map(|house| house.check(campaign)).unwrap_or_default());
+        Ok(all)
+    }
+
+    async fn shown(&self, campaigns: &Campaigns, row: Row) -> Result<CampaignRun, Problem> {
+        let tally = campaigns.tally(&row.id).await.map_err(problem)?;
+        let retried_by = campaigns.retried_by(&row).await.map_err(problem)?.map(|run| run.id.to_string());
+        let provider = Campaign::from_document(&row.document).map(|it| it.provider.to_string()).unwrap_or_default();
+        Ok(CampaignRun { summary: told::summary(&row), tally: told::tally(&tally), provider, retried_by })
+    }
+}
+
+fn parsed(campaign: &Json) -> Result<Campaign, Problem> {
+    Campaign::from_document(campaign.as_str())
+        .map_err(|error| Problem::new(Code::Unprocessable, format!("the campaign: {error}")))
+}
+
+fn deployed(deployed: &Deployed) -> DeployedCampaign {
+    let Deployed { run, existed, items, jobs } = deployed;
+    DeployedCampaign {
+        run: run.to_string(),
+        existed: *existed,
+        items: *items,
+        jobs: *jobs,
+        prerequisites: Vec::new(),
+    }
+}
+
+fn recipient(recipient: Recipient) -> Result<onward_dispatcher::Recipient, Problem> {
+    let Recipient { id, to, data } = recipient;
+    if id.is_empty() || to.is_empty() {
+        return Err(Problem::new(Code::Unprocessable, "a recipient has an id, and an address to be reached at"));
+    }
+    fitting("the id of a recipient", &id, ID_MAX)?;
+    fitting("the address of a recipient", &to, ADDRESS_MAX)?;
+    Ok(onward_dispatcher::Recipient { id, address: to, data })
+}
+
+/// Where a list goes on.
+fn place<T>(after: Option<&str>, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Problem> {
+    after.map(|text| parse(text).ok_or_else(|| unreadable("after", "that is not where a page ended"))).transpose()
+}
+
+/// Why the dispatcher refused.
+pub(super) fn problem(refused: Refused) -> Problem {
+    let code = match &refused {
+        Refused::NoRun(_) | Refused::NoItem(_) | Refused::NoJob(_) | Refused::NoAudience(_) => Code::NotFound,
+        Refused::NotInDoubt(_) | Refused::NotDead(_) | Refused::NotOver(_) | Refused::Retried(..) => Code::Conflict,
+        Refused::Over(_) | Refused::AtWork(_) | Refused::PartMissing(..) | Refused::PartTaken(..) => Code::Conflict,
+        Refused::NobodyToReach | Refused::PartSize(_) => Code::Unprocessable,
+        Refused::Ambiguous(_) => Code::AmbiguousId,
+        Refused::KeyTaken(_) => Code::KeyTaken,
+        Refused::Store(_) => Code::Internal,
+    };
+    match refused {
+        Refused::Store(error) => store(error),
+        other => Problem::new(code, other.to_string()),
+    }
+}
+
+#[async_trait]
+impl Campaigning for Service {
+    async fn check_campaign(&self, campaign: Json) -> Result<Checked, Problem> {
+        let prerequisites = self.prerequisites(&parsed(&campaign)?).await?;
+        let pass = prerequisites.iter().all(|it| it.pass);
+        Ok(Checked { pass, prerequisites: prerequisites.into_iter().map(told::prerequisite).collect() })
+    }
+
+    async fn preview_campaign(&self, preview: Preview) -> Result<Previewed, Problem> {
+        let campaign = parsed(&preview.campaign)?;
+        if preview.recipients.len() > PREVIEW_MAX {
+            return Err(Problem::new(Code::Unprocessable, "a preview is for at most 100 recipients"));
+        }
+        let composer = Composer::new(&campaign).map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
+        let mut messages = Vec::new();
+        for wanted in preview.recipients {
+            let wanted = recipient(wanted)?;
+            let (parts, error) = match composer.preview(&wanted) {
+                Ok(message) => (message.parts, None),
+                Err(error) => (Vec::new(), Some(error)),
+            };
+            let parts = parts.into_iter().map(|(name, text)| MessagePart { name, text }).collect();
+            messages.push(PreviewedMessage { recipient: wanted.id, to: wanted.address, parts, error });
+        }
+        Ok(Previewed { messages })
+    }
+
+    async fn put_audience_part(&self, audience: &str, number: u32, part: AudiencePart) -> Result<(), Problem> {
+        fitting("the name of the audience", audience, ID_MAX)?;
+        let recipients = part.recipients.into_iter().map(recipient).collect::<Result<Vec<_>, _>>()?;
+        self.campaigns().put_part(audience, number, &recipients).await.map_err(problem)
+    }
+
+    async fn deploy_campaign(&self, deploy: DeployCampaign) -> Result<DeployedCampaign, Problem> {
+        let DeployCampaign { campaign, audience, key, by } = deploy;
+        fitting("the key", key.as_deref().unwrap_or_default(), KEY_MAX)?;
+        let campaign = parsed(&campaign)?;
+        let prerequisites = self.prerequisites(&campaign).await?;
+        let unmet: Vec<String> =
+            prerequisites.iter().filter(|it| !it.pass).map(|it| format!("{}: {}", it.id, it.message)).collect();
+        if !unmet.is_empty() {
+            return Err(Problem::new(Code::Unprocessable, unmet.join("; ")));
+        }
+        let scheduled_for = match &campaign.schedule {
+            Some(schedule) => schedule.begins_at().map_err(|error| unreadable("schedule", error))?,
+            None => None,
+        };
+        let deployment = Deployment {
+            campaign: campaign.campaign.as_str().into(),
+            channel: campaign.channel,
+            document: campaign.to_document().into(),
+            scheduled_for,
+            key,
+            by: self.who(by.as_deref())?,
+        };
+        let campaigns = self.campaigns();
+        let audience = campaigns.audience(&audience).await.map_err(problem)?;
+        let made = campaigns.deploy(&deployment, &audience, &Entropy::default()).await.map_err(problem)?;
+        let prerequisites = prerequisites.into_iter().map(told::prerequisite).collect();
+        Ok(DeployedCampaign { prerequisites, ..deployed(&made) })
+    }
+
+    async fn campaign_runs(&self, listing: CampaignListing) -> Result<CampaignPage, Problem> {
+        let limit = page_size(listing.limit, PAGE)?;
+        let after = place(listing.after.as_deref(), Place::parse)?;
+        let status = listing.status.and_then(|status| RunStatus::parse(status.as_str()));
+        let rows = self.campaigns().runs(listing.campaign.as_deref(), status, after.as_ref(), limit).await;
+        let rows = rows.map_err(problem)?;
+        let next = rows.last().filter(|_| rows.len() == limit);
+        let next = next.map(|last| Place { at: last.created_at, id: last.id.clone() }.to_string());
+        Ok(CampaignPage { runs: rows.iter().map(told::summary).collect::<Vec<CampaignSummary>>(), next })
+    }
+
+    async fn campaign_run(&self, run: &str) -> Result<CampaignRun, Problem> {
+        let campaigns = self.campaigns();
+        let row = campaigns.find(run).await.map_err(problem)?;
+        self.shown(&campaigns, row).await
+    }
+
+    async fn campaign_audit(&self, run: &str, listing: AuditListing) -> Result<AuditPage, Problem> {
+        let limit = page_size(listing.limit, PAGE)?;
+        let campaigns = self.campaigns();
+        let row = campaigns.find(run).await.map_err(problem)?;
+        let rows = campaigns.audit(&row.id, listing.after.unwrap_or(0), limit).await.map_err(problem)?;
+        let next = rows.last().filter(|_| rows.len() == limit).and_then(|last| last.entry_id.0);
+        let entry = |row: tables::AuditEntry| {
+            let detail = row.detail.as_deref().map(json).transpose()?.unwrap_or_default();
+            let (event, at) = (row.event.to_string(), row.created_at.to_string());
+            Ok(AuditEntry { entry: row.entry_id.0.unwrap_or(0), event, at, detail })
+        };
+        Ok(AuditPage { entries: rows.into_iter().map(entry).collect::<Result<_, Problem>>()?, next })
+    }
+
+    async fn control_campaign(&self, run: &str, control: Control, by: By) -> Result<CampaignRun, Problem> {
+        let (campaigns, by) = (self.campaigns(), self.who(by.by.as_deref())?);
+        let run = campaigns.find(run).await.map_err(problem)?.id;
+        let row = match control {
+            Control::Active => campaigns.resume(&run, &by).await,
+            Control::Paused => campaigns.pause(&run, &by).await,
+            Control::Cancelled => campaigns.cancel(&run, &by).await,
+        };
+        self.shown(&campaigns, row.map_err(problem)?).await
+    }
+
+    async fn retry_campaign(&self, run: &str, by: By) -> Result<DeployedCampaign, Problem> {
+        let (campaigns, by) = (self.campaigns(), self.who(by.by.as_deref())?);
+        let run = campaigns.find(run).await.map_err(problem)?.id;
+        Ok(deployed(&campaigns.retry(&run, &by, &Entropy::default()).await.map_err(problem)?))
+    }
+
+    async fn outbox(&self, listing: OutboxListing) -> Result<OutboxPage, Problem> {
+        let limit = page_size(listing.limit, PAGE)?;
+        let campaigns = self.campaigns();
+        let run = campaigns.find(&listing.run).await.map_err(problem)?.id;
+        let is_wanted = |row: &tables::OutboxItem| {
+            listing.standing.is_none_or(|standing| told::standing(row) == standing)
+                && listing.recipient.as_deref().is_none_or(|recipient| recipient == &*row.recipient_id)
+        };
+        let rows = campaigns.items(&run, is_wanted, listing.after.as_deref(), limit).await.map_err(problem)?;
+        let next = rows.last().filter(|_| rows.len() == limit).map(|last| last.id.to_string());
+        Ok(OutboxPage { items: rows.iter().map(told::item).collect(), next })
+    }
+
+    async fn outbox_in_doubt(&self, listing: DoubtListing) -> Result<OutboxPage, Problem> {
+        let limit = page_size(listing.limit, PAGE)?;
+        let after = place(listing.after.as_deref(), Place::parse)?;
+        let (rows, next) = self.campaigns().in_doubt(after.as_ref(), limit).await.map_err(problem)?;
+        Ok(OutboxPage { items: rows.iter().map(told::item).collect(), next: next.map(|it| it.to_string()) })
+    }
+
+    async fn settle(&self, item: &str, settle: Settle) -> Result<OutboxItem, Problem> {
+        let Settle { verdict, why, message_id, by } = settle;
+        fitting("why", &why, WHY_MAX)?;
+        fitting("the message id", message_id.as_deref().unwrap_or_default(), ID_MAX)?;
+        if why.trim().is_empty() {
+            return Err(Problem::new(Code::Unprocessable, "why: how it is known what became of the item"));
+        }
+        let verdict = match verdict {
+            ItemVerdict::Sent => Verdict::Served(message_id),
+            ItemVerdict::Failed => Verdict::Failed,
+            ItemVerdict::Again => Verdict::Again,
+        };
+        let by = self.who(by.as_deref())?;
+        let row = self.campaigns().settle(item, &verdict, &by, &why).await.map_err(problem)?;
+        Ok(told::item(&row))
+    }
+
+    async fn jobs(&self, listing: JobListing) -> Result<JobPage, Problem> {
+        let limit = page_size(listing.limit, PAGE)?;
+        let after = place(listing.after.as_deref(), JobPlace::parse)?;
+        let campaigns = self.campaigns();
+        let run = match &listing.run {
+            Some(run) => Some(campaigns.find(run).await.map_err(problem)?.id.to_string()),
+            None => None,
+        };
+        let status = listing.status.and_then(|status| JobStatus::parse(status.as_str()));
+        let rows = campaigns.jobs(&JobFilter { run, status }, after.as_ref(), limit).await.map_err(problem)?;
+        let next = rows.last().filter(|_| rows.len() == limit).map(|last| JobPlace::of(last).to_string());
+        Ok(JobPage { jobs: rows.iter().map(told::job).collect(), next })
+    }
+
+    async fn redrive(&self, job: &str, by: By) -> Result<Job, Problem> {
+        let by = self.who(by.by.as_deref())?;
+        Ok(told::job(&self.campaigns().redrive(job, &by).await.map_err(problem)?))
+    }
+
+    async fn suppressions(&self, listing: SuppressionListing) -> Result<SuppressionPage, Problem> {
+        let limit = page_size(listing.limit, PAGE)?;
+        let rows = self.campaigns().suppressed(listing.channel.as_str(), listing.after.as_deref(), limit).await;
+        let rows = rows.map_err(problem)?;
+        let next = rows.last().filter(|_| rows.len() == limit).map(|last| last.address.to_string());
+        Ok(SuppressionPage { suppressions: rows.iter().map(told::suppression).collect(), next })
+    }
+
+    async fn suppress(&self, suppress: Suppress) -> Result<Suppression, Problem> {
+        let Suppress { channel, address, reason } = suppress;
+        fitting("the address", &address, ADDRESS_MAX)?;
+        fitting("the reason", &reason, WHY_MAX)?;
+        if address.trim().is_empty() {
+            return Err(Problem::new(Code::Unprocessable, "the address: where they are reached"));
+        }
+        let row = self.campaigns().suppress(channel.as_str(), &address, &reason).await.map_err(problem)?;
+        Ok(told::suppression(&row))
+    }
+
+    async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<(), Problem> {
+        self.campaigns().allow(channel.as_str(), address).await.map_err(problem)
+    }
+}
