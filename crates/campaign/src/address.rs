@@ -1,0 +1,233 @@
+//! What is an address on which channel. It refuses what nobody could be reached at, and what would end up as something else
+//! in a header; all else is for the provider to say.
+
+use onward_dispatch::Channel;
+
+/// Bytes of an address of mail, at most.
+const EMAIL_BYTES_MAX: usize = 254;
+const LOCAL_BYTES_MAX: usize = 64;
+const LABEL_BYTES_MAX: usize = 63;
+/// Bytes of a place to post to, at most.
+const ACCOUNT_BYTES_MAX: usize = 255;
+
+/// The address as it is used, or why it is none.
+pub fn parse(channel: Channel, text: &str) -> Result<String, &'static str> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("there is no address");
+    }
+    match channel {
+        Channel::Email => email(text).map(|()| text.to_owned()),
+        Channel::Voice => phone(text),
+        Channel::Social => account(text).map(|()| text.to_owned()),
+    }
+}
+
+/// Whether this is a mailbox: an address of mail, with a name before it or not.
+pub fn mailbox(text: &str) -> Result<(), &'static str> {
+    let text = text.trim();
+    match text.strip_suffix('>').map(|it| it.rsplit_once('<')) {
+        None => email(text),
+        Some(None) => Err("there is a `>` without a `<`"),
+        Some(Some((name, _))) if name.contains(['<', '>']) => Err("there is more than one address"),
+        Some(Some((name, _))) if name.chars().any(char::is_control) => Err("its name has control characters"),
+        Some(Some((_, address))) => email(address),
+    }
+}
+
+fn email(text: &str) -> Result<(), &'static str> {
+    if text.len() > EMAIL_BYTES_MAX {
+        return Err("the address is longer than 254 bytes");
+    }
+    if text.chars().any(is_unseen) {
+        return Err("the address has spaces or control characters");
+    }
+    let (local, domain) = text.split_once('@').ok_or("the address has no @")?;
+    if domain.contains('@') {
+        return Err("the address has more than one @");
+    }
+    if local.is_empty() || local.len() > LOCAL_BYTES_MAX {
+        return Err("there have to be between 1 and 64 bytes before the @");
+    }
+    // Any of these would make it two addresses, or a name.
+    if local.contains(['<', '>', '(', ')', '[', ']', ',', ';', ':', '\\', '"']) {
+        return Err("the address has characters that are not allowed before the @");
+    }
+    is_domain(domain)
+}
+
+fn is_domain(domain: &str) -> Result<(), &'static str> {
+    let is_label = |label: &str| {
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || !c.is_ascii();
+        !label.is_empty()
+            && label.len() <= LABEL_BYTES_MAX
+            && label.chars().all(is_fine)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if !domain.split('.').all(is_label) {
+        return Err("what is after the @ is no domain");
+    }
+    if !domain.contains('.') && domain != "localhost" {
+        return Err("what is after the @ is no whole domain");
+    }
+    Ok(())
+}
+
+/// Spaces, control characters, and those that nobody sees: they come along when an address is copied from a page.
+fn is_unseen(c: char) -> bool {
+    c.is_whitespace()
+        || c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}' | '\u{feff}')
+}
+
+fn phone(text: &str) -> Result<String, &'static str> {
+    let number: String = text.chars().filter(|c| !is_between(*c)).collect();
+    let digits = number.strip_prefix('+').ok_or("the number has to begin with + and the code of the country")?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("the number has something else than digits");
+    }
+    if digits.starts_with('0') {
+        return Err("no country has a code that begins with 0");
+    }
+    if !(7..=15).contains(&digits.len()) {
+        return Err("the number has to have between 7 and 15 digits");
+    }
+    Ok(number)
+}
+
+/// What people write between the digits of a number.
+fn is_between(c: char) -> bool {
+    matches!(c, ' ' | '\u{a0}' | '-' | '\u{2010}'..='\u{2013}' | '(' | ')' | '.' | '/')
+}
+
+fn account(text: &str) -> Result<(), &'static str> {
+    if text.len() > ACCOUNT_BYTES_MAX {
+        return Err("the address is longer than 255 bytes");
+    }
+    if text.chars().any(char::is_control) {
+        return Err("the address has control characters");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn addresses_that_servers_take_are_taken() {
+        for address in [
+            "ada@example.com",
+            "a@b.co",
+            "Ada.Lovelace+news@mail.example.co.uk",
+            "o'hara@example.com",
+            "a..b@docomo.example",
+            "jürgen@exämple.de",
+            "x_y-z!#$%&*/=?^`{|}~@example.com",
+            "root@localhost",
+            "1@2.example",
+        ] {
+            assert_eq!(parse(Channel::Email, address), Ok(address.to_owned()));
+            assert_eq!(mailbox(address), Ok(()));
+        }
+        assert_eq!(parse(Channel::Email, " ada@example.com\t"), Ok("ada@example.com".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_address_of_mail_is_refused() {
+        for address in [
+            "",
+            "   ",
+            "ada",
+            "@example.com",
+            "ada@",
+            "ada@example",
+            "ada@@example.com",
+            "ada@b@example.com",
+            "ada lovelace@example.com",
+            "ada@exa mple.com",
+            "ada@example.com\r\nBcc: eve@example.com",
+            "ada@example.com\nx",
+            "ada\0@example.com",
+            "ada\u{200b}@example.com",
+            "ada,eve@example.com",
+            "<ada@example.com>",
+            "ada@example..com",
+            "ada@.example.com",
+            "ada@example.com.",
+            "ada@-example.com",
+            "ada@example_com.example",
+            "ada@[127.0.0.1]",
+        ] {
+            assert!(parse(Channel::Email, address).is_err(), "{address:?}");
+        }
+        assert!(parse(Channel::Email, &format!("{}@example.com", "a".repeat(65))).is_err());
+        assert!(parse(Channel::Email, &format!("a@{}example.com", "abc.".repeat(70))).is_err());
+    }
+
+    #[test]
+    fn a_mailbox_may_have_a_name() {
+        for text in ["News <news@example.com>", "<news@example.com>", "\"A, B\" <ab@example.com>", "news@example.com"] {
+            assert_eq!(mailbox(text), Ok(()), "{text}");
+        }
+        for text in [
+            "News",
+            "News <news>",
+            "a@b.example, c@d.example",
+            "<a@b.example> <c@d.example>",
+            "a@b.example>",
+            "A\n <a@b.example>",
+        ] {
+            assert!(mailbox(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_brought_into_one_form() {
+        for number in ["+49 30 1234567", "+49-30-1234567", "+49 (30) 123.45.67", "+49/30/1234567", "+49301234567"] {
+            assert_eq!(parse(Channel::Voice, number), Ok("+49301234567".to_owned()));
+        }
+        for number in [
+            "030 1234567",
+            "0049301234567",
+            "+0301234567",
+            "+49",
+            "+4930123456789012",
+            "+49 30 CALL",
+            "+49+30123456",
+            "+",
+        ] {
+            assert!(parse(Channel::Voice, number).is_err(), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_place_to_post_to_is_any_text() {
+        assert_eq!(parse(Channel::Social, "@onward@social.example"), Ok("@onward@social.example".to_owned()));
+        assert!(parse(Channel::Social, "a\u{7}b").is_err());
+        assert!(parse(Channel::Social, &"a".repeat(256)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_address_can_begin_a_line_of_a_header(text in "\\PC*[\r\n]\\PC*@[a-z]{1,5}\\.[a-z]{2}") {
+            for channel in [Channel::Email, Channel::Voice, Channel::Social] {
+                if let Ok(address) = parse(channel, &text) {
+                    prop_assert!(!address.contains(['\r', '\n']));
+                }
+            }
+        }
+
+        #[test]
+        fn an_address_is_stable(text in "\\PC{0,40}") {
+            for channel in Channel::ALL {
+                if let Ok(address) = parse(channel, &text) {
+                    prop_assert_eq!(parse(channel, &address), Ok(address.clone()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! An audience of JSON objects, one on each line.
+
+use std::io::Read;
+
+use onward_dispatch::Channel;
+use onward_dispatcher::Recipient;
+use serde_json::{Map, Value};
+
+use super::lines::{Line, Lines};
+use super::{Fields, ROW_BYTES_MAX, Trouble, row};
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// The objects of a file.
+pub(super) struct Objects<R> {
+    lines: Lines<R>,
+    number: u64,
+    fields: Fields,
+    channel: Channel,
+    has_ended: bool,
+}
+
+impl<R: Read> Objects<R> {
+    pub(super) fn new(reader: R, fields: Fields, channel: Channel) -> Self {
+        Self { lines: Lines::new(reader, ROW_BYTES_MAX), number: 0, fields, channel, has_ended: false }
+    }
+
+    pub(super) fn next(&mut self) -> Option<Result<Recipient, Trouble>> {
+        while !self.has_ended {
+            match self.lines.advance() {
+                Ok(None) => self.has_ended = true,
+                Ok(Some(line)) => {
+                    self.number += 1;
+                    if let Some(found) = self.row(&line) {
+                        return Some(found);
+                    }
+                }
+                Err(error) => {
+                    self.has_ended = true;
+                    return Some(Err(Trouble::End(error)));
+                }
+            }
+        }
+        None
+    }
+
+    /// What is in the line that was read, unless it is empty.
+    fn row(&self, line: &Line) -> Option<Result<Recipient, Trouble>> {
+        let text = self.lines.text();
+        let text = if self.number == 1 { text.strip_prefix(BOM).unwrap_or(text) } else { text };
+        if text.trim_ascii().is_empty() {
+            return None;
+        }
+        let found = match line {
+            Line::Whole => recipient(text, &self.fields, self.channel),
+            Line::TooLong => Err(format!("the line is longer than {ROW_BYTES_MAX} bytes")),
+        };
+        Some(found.map_err(|reason| row::bad(self.number, reason, text).into()))
+    }
+}
+
+fn recipient(text: &[u8], fields: &Fields, channel: Channel) -> Result<Recipient, String> {
+    let mut data: Map<String, Value> =
+        serde_json::from_slice(text).map_err(|error| format!("this is no JSON object: {error}"))?;
+    let address = data.remove(&fields.address).ok_or_else(|| format!("there is no `{}`", fields.address))?;
+    let address = word(&fields.address, address)?;
+    let id = match &fields.id {
+        // One field can say both.
+        Some(id) if *id == fields.address => None,
+        Some(id) => Some(data.remove(id).ok_or_else(|| format!("there is no `{id}`"))?),
+        None => data.remove("id"),
+    };
+    let id = id.map(|id| word(fields.id.as_deref().unwrap_or("id"), id)).transpose()?;
+    row::recipient(id.as_deref(), &address, channel, data)
+}
+
+/// A text, or a number that is meant as one.
+fn word(field: &str, value: Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Number(number) if !number.is_f64() => Ok(number.to_string()),
+        _ => Err(format!("`{field}` has to be a text")),
+    }
+}

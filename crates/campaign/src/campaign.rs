@@ -1,0 +1,199 @@
+//! A campaign: whom to reach, by which channel, with what, and when.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use onward_dispatch::{Backoff, Channel, Terms, digest};
+use onward_journal::Text;
+use serde::{Deserialize, Serialize};
+
+use crate::audience::Fields;
+use crate::error::Error;
+use crate::provider::ProviderRef;
+use crate::schedule::Schedule;
+
+/// A campaign. `P` is what it has of each part of its template: the text, except while its file is read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename = "campaign")]
+pub struct Campaign<P = String> {
+    /// What it is called.
+    #[serde(rename = "campaign")]
+    pub id: String,
+    /// By which channel.
+    #[serde(with = "channel")]
+    pub channel: Channel,
+    /// Who sends.
+    pub provider: ProviderRef,
+    /// What is sent: templates by the name of the part.
+    pub template: BTreeMap<String, P>,
+    /// Where one says that one wants nothing more: a template too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsubscribe: Option<String>,
+    /// Whom to reach.
+    pub audience: Audience,
+    /// When.
+    #[serde(default, skip_serializing_if = "Schedule::is_empty")]
+    pub schedule: Schedule,
+    /// Recipients of a job.
+    #[serde(default = "job_items")]
+    pub job_items: u32,
+    /// What is sent, for keys; a digest of it unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// How often it is tried.
+    #[serde(default)]
+    pub retries: Retries,
+}
+
+const fn job_items() -> u32 {
+    100
+}
+
+/// Whom to reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename = "audience")]
+pub struct Audience {
+    /// The file that has them.
+    pub file: String,
+    /// What kind of file; its name says so unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
+    /// The field that says who it is; `id` if there is one, else the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The field that says where; as the channel has it unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// What becomes of the campaign when there are rows that cannot be used.
+    #[serde(default)]
+    pub bad_rows: BadRows,
+}
+
+/// A kind of file that has an audience.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Values between commas, after a line of names.
+    Csv,
+    /// Values between tabs, after a line of names.
+    Tsv,
+    /// A JSON object on each line.
+    #[serde(alias = "ndjson")]
+    Jsonl,
+}
+
+/// What becomes of a campaign when its audience has rows that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BadRows {
+    /// It is not deployed.
+    #[default]
+    Refuse,
+    /// It goes without them.
+    Skip,
+}
+
+/// How often it is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Retries {
+    /// Calls of the provider for one item that it did not take, at most.
+    pub calls: u32,
+    /// Tries of a job that came to nothing, one after the other, at most.
+    pub attempts: u32,
+    /// The first wait after such a try, in milliseconds.
+    pub first_ms: u64,
+    /// No wait is longer.
+    pub max_ms: u64,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { calls: 5, attempts: 10, first_ms: 1_000, max_ms: 600_000 }
+    }
+}
+
+impl Retries {
+    /// The same terms, with as many tries as this says.
+    pub fn apply(&self, terms: Terms) -> Terms {
+        let backoff = Backoff { first_ms: self.first_ms, max_ms: self.max_ms };
+        Terms { calls_max: self.calls, attempts_max: self.attempts, backoff, ..terms }
+    }
+}
+
+impl Audience {
+    /// What kind of file it is.
+    pub fn format(&self) -> Result<Format, Error> {
+        let extension = Path::new(&self.file).extension().and_then(|it| it.to_str()).unwrap_or_default();
+        let by_name = || match extension.to_ascii_lowercase().as_str() {
+            "csv" => Some(Format::Csv),
+            "tsv" => Some(Format::Tsv),
+            "jsonl" | "ndjson" => Some(Format::Jsonl),
+            _ => None,
+        };
+        self.format.or_else(by_name).ok_or_else(|| {
+            Error::field("audience.format", format!("say csv, tsv or jsonl: `{}` does not tell", self.file))
+        })
+    }
+}
+
+impl Campaign {
+    /// Where the audience is, for a campaign file that is there.
+    pub fn audience_path(&self, campaign_file: &Path) -> PathBuf {
+        campaign_file.parent().unwrap_or(Path::new("")).join(&self.audience.file)
+    }
+
+    /// Which fields of the audience say who it is, and where.
+    pub fn fields(&self) -> Fields {
+        let address = self.audience.address.clone();
+        Fields {
+            id: self.audience.id.clone(),
+            address: address.unwrap_or_else(|| address_field(self.channel).to_owned()),
+        }
+    }
+
+    /// What is sent, for keys: the version, or a digest of the templates.
+    pub fn asset(&self) -> Text {
+        if let Some(version) = &self.version {
+            return version.as_str().into();
+        }
+        let template = self.template.iter().flat_map(|(name, text)| [name.as_str(), text.as_str()]);
+        let parts: Vec<&str> = template.chain(self.unsubscribe.as_deref()).collect();
+        let hex: String = digest(&parts)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        hex.into()
+    }
+
+    /// All templates by the name of the part.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
+        let template = self.template.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        template.chain(self.unsubscribe.as_deref().map(|text| (UNSUBSCRIBE, text)))
+    }
+}
+
+/// The part that says where one says that one wants nothing more.
+pub(crate) const UNSUBSCRIBE: &str = "unsubscribe";
+
+const fn address_field(channel: Channel) -> &'static str {
+    match channel {
+        Channel::Email => "email",
+        Channel::Voice => "phone",
+        Channel::Social => "account",
+    }
+}
+
+/// A channel as it is written.
+mod channel {
+    use onward_dispatch::Channel;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(channel: &Channel, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(channel.as_str())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Channel, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let refuse = || D::Error::custom(format!("there is no channel `{text}`: write email, voice or social"));
+        Channel::parse(&text).ok_or_else(refuse)
+    }
+}

@@ -1,0 +1,178 @@
+//! What has to be right before a campaign is deployed.
+
+use onward_dispatch::Channel;
+use onward_dispatcher::Recipient;
+use onward_journal::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::audience::{BadRow, Report};
+use crate::campaign::{BadRows, Campaign, UNSUBSCRIBE};
+use crate::compose::{Composer, Unfit};
+
+/// The first recipients are all tried, and then one of so many.
+const TRIED: u64 = 1_000;
+const DAY_US: i64 = 24 * 3_600 * 1_000_000;
+
+/// Something that has to be right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prerequisite {
+    /// What it is about, such as `template.compiles`.
+    pub id: String,
+    /// Whether it is right.
+    pub pass: bool,
+    /// What was found.
+    pub message: String,
+}
+
+impl Prerequisite {
+    /// One that was looked into.
+    pub fn new(id: impl Into<String>, pass: bool, message: impl Into<String>) -> Self {
+        Self { id: id.into(), pass, message: message.into() }
+    }
+
+    fn of(id: &str, found: Result<String, String>) -> Self {
+        match found {
+            Ok(message) => Self::new(id, true, message),
+            Err(message) => Self::new(id, false, message),
+        }
+    }
+}
+
+/// What is known besides the campaign.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// What time it is.
+    pub now: Timestamp,
+    /// Some of those whom it is to reach.
+    pub sample: &'a [Recipient],
+    /// What reading the audience came to, if it was read.
+    pub report: Option<&'a Report>,
+}
+
+/// What has to be right, and whether it is. Who knows providers adds what has to be right with them.
+pub fn check(campaign: &Campaign, facts: &Facts<'_>) -> Vec<Prerequisite> {
+    let mut checker = Checker::new(campaign, facts.now);
+    for recipient in facts.sample {
+        checker.add(recipient);
+    }
+    let mut list = checker.of_campaign();
+    list.extend(facts.report.into_iter().flat_map(|report| of_audience(campaign, report)));
+    list
+}
+
+/// Looks at a campaign while its audience goes by.
+#[derive(Debug)]
+pub struct Checker<'a> {
+    campaign: &'a Campaign,
+    now: Timestamp,
+    composer: Result<Composer, Unfit>,
+    report: Report,
+    tried: u64,
+    /// Who could not be sent anything: how many, and the first.
+    unfit: u64,
+    first_unfit: Option<String>,
+}
+
+impl<'a> Checker<'a> {
+    /// Begins.
+    pub fn new(campaign: &'a Campaign, now: Timestamp) -> Self {
+        let (composer, report) = (Composer::new(campaign), Report::default());
+        Self { campaign, now, composer, report, tried: 0, unfit: 0, first_unfit: None }
+    }
+
+    /// Here is somebody to reach.
+    pub fn add(&mut self, recipient: &Recipient) {
+        let place = self.report.good;
+        self.report.count_good();
+        if (place < TRIED || place.is_multiple_of(TRIED))
+            && let Ok(composer) = &self.composer
+        {
+            self.tried += 1;
+            if let Err(unfit) = composer.message(recipient) {
+                self.unfit += 1;
+                self.first_unfit.get_or_insert_with(|| format!("{unfit} (recipient `{}`)", recipient.id));
+            }
+        }
+    }
+
+    /// Here is a row that cannot be used.
+    pub fn add_bad(&mut self, row: BadRow) {
+        self.report.count_bad(row);
+    }
+
+    /// What was found so far in the audience.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// All have gone by: what has to be right, and what the audience came to.
+    pub fn finish(self) -> (Vec<Prerequisite>, Report) {
+        let mut list = self.of_campaign();
+        list.extend(of_audience(self.campaign, &self.report));
+        (list, self.report)
+    }
+
+    fn of_campaign(&self) -> Vec<Prerequisite> {
+        let compiles = self.composer.as_ref().map(|_| "all parts can be read".to_owned());
+        let mut list = vec![Prerequisite::of("template.compiles", compiles.map_err(Unfit::to_string))];
+        if self.tried > 0 {
+            list.push(Prerequisite::of("template.renders", self.renders()));
+        }
+        if self.campaign.channel == Channel::Email {
+            list.push(Prerequisite::of("email.parts", parts(self.campaign)));
+            list.push(Prerequisite::new("email.unsubscribe", true, unsubscribe(self.campaign)));
+        }
+        list.push(Prerequisite::of("schedule", schedule(self.campaign, self.now)));
+        list
+    }
+
+    fn renders(&self) -> Result<String, String> {
+        match &self.first_unfit {
+            None => Ok(format!("filled in for {} recipients", self.tried)),
+            Some(first) => Err(format!("cannot be filled in for {} of {} recipients; {first}", self.unfit, self.tried)),
+        }
+    }
+}
+
+fn parts(campaign: &Campaign) -> Result<String, String> {
+    let has = |part: &str| campaign.template.get(part).is_some_and(|text| !text.trim().is_empty());
+    let mut lacking: Vec<&str> = ["from", "subject"].into_iter().filter(|part| !has(part)).collect();
+    if !has("text") && !has("html") {
+        lacking.push("text or html");
+    }
+    if lacking.is_empty() {
+        return Ok("from, subject and a body are there".to_owned());
+    }
+    Err(format!("a mail needs {}", lacking.join(" and ")))
+}
+
+fn unsubscribe(campaign: &Campaign) -> &'static str {
+    if campaign.parts().any(|(part, _)| part == UNSUBSCRIBE) {
+        "recipients can unsubscribe"
+    } else {
+        "no way to unsubscribe is given: large mail services want one, and many laws do"
+    }
+}
+
+fn schedule(campaign: &Campaign, now: Timestamp) -> Result<String, String> {
+    match campaign.schedule.begins_at()? {
+        None => Ok("begins at once".to_owned()),
+        Some(at) if at.as_micros() < now.as_micros().saturating_sub(DAY_US) => {
+            Err(format!("was to begin at {at}, more than a day ago"))
+        }
+        Some(at) if at <= now => Ok(format!("begins at once: {at} has gone by")),
+        Some(at) => Ok(format!("begins at {at}")),
+    }
+}
+
+fn of_audience(campaign: &Campaign, report: &Report) -> [Prerequisite; 2] {
+    let Report { good, bad, samples } = report;
+    let somebody = Prerequisite::new("audience.somebody", *good > 0, format!("{good} rows can be used"));
+    let first = samples.first().map(|row| format!("; the first is {row}")).unwrap_or_default();
+    let rows = match (bad, campaign.audience.bad_rows) {
+        (0, _) => Ok("all rows can be used".to_owned()),
+        (bad, BadRows::Skip) => Ok(format!("{bad} rows cannot be used and are skipped{first}")),
+        (bad, BadRows::Refuse) => Err(format!("{bad} rows cannot be used{first}. Mend them, or say `bad_rows: skip`")),
+    };
+    [somebody, Prerequisite::of("audience.rows", rows)]
+}

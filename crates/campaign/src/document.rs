@@ -1,0 +1,180 @@
+//! From a file to a campaign, and from a campaign to the document that is stored and back.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use serde_saphyr::options::MergeKeyPolicy;
+
+use crate::campaign::{Campaign, UNSUBSCRIBE};
+use crate::error::Error;
+use crate::part::Part;
+use crate::provider::ProviderRef;
+
+/// Bytes of a campaign file, and of each file that it names, at most.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a stored document, at most: every worker of a run holds it.
+const DOCUMENT_BYTES_MAX: usize = 4 << 20;
+const PARTS_MAX: usize = 32;
+/// Bytes of an id and of a version, at most.
+const NAME_BYTES_MAX: usize = 128;
+const JOB_ITEMS_MAX: u32 = 1_000;
+/// Nobody waits longer than a week for the next try.
+const WAIT_MS_MAX: u64 = 7 * 24 * 3_600_000;
+
+impl Campaign {
+    /// Reads a campaign file, and the files that it names.
+    pub fn load(path: &Path) -> Result<Self, Error> {
+        let text = read(path).map_err(|source| Error::Read { path: path.display().to_string(), source })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, &|file| read(&folder.join(file)))
+    }
+
+    /// Reads the text of a campaign file; `open` reads a file that it names.
+    pub fn parse(text: &str, open: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Error> {
+        let draft: Campaign<Part> =
+            serde_saphyr::from_str_with_options(text, options()).map_err(|error| syntax(&error))?;
+        let campaign = draft.with_files(open)?;
+        campaign.validate()?;
+        Ok(campaign)
+    }
+
+    /// The document that is stored of it. Equal campaigns have equal documents.
+    pub fn to_document(&self) -> String {
+        // Nothing in it can fail to be written: all keys are texts. By way of a value, so that all keys are in order.
+        serde_json::to_value(self).map(|it| it.to_string()).unwrap_or_default()
+    }
+
+    /// Reads a document back.
+    pub fn from_document(document: &str) -> Result<Self, Error> {
+        let campaign: Self = serde_json::from_str(document).map_err(|error| Error::Document(error.to_string()))?;
+        campaign.validate()?;
+        Ok(campaign)
+    }
+
+    fn validate(&self) -> Result<(), Error> {
+        name("campaign", &self.id)?;
+        match &self.provider {
+            ProviderRef::Named(provider) => name("provider", provider)?,
+            ProviderRef::Inline(definition) if definition.is_empty() => {
+                return Err(Error::field("provider", "its definition is empty"));
+            }
+            ProviderRef::Inline(_) => {}
+        }
+        if let Some(version) = &self.version {
+            name("version", version)?;
+        }
+        self.validate_template()?;
+        self.audience.format()?;
+        let fields = [("file", Some(&self.audience.file)), ("id", self.audience.id.as_ref())];
+        for (field, value) in fields.into_iter().chain([("address", self.audience.address.as_ref())]) {
+            if value.is_some_and(|value| value.trim().is_empty()) {
+                return Err(Error::field(format!("audience.{field}"), "is empty"));
+            }
+        }
+        self.schedule.begins_at().map_err(|message| Error::field("schedule.at", message))?;
+        if !(1..=JOB_ITEMS_MAX).contains(&self.job_items) {
+            return Err(Error::field("job_items", format!("has to be between 1 and {JOB_ITEMS_MAX}")));
+        }
+        self.validate_retries()
+    }
+
+    fn validate_template(&self) -> Result<(), Error> {
+        if self.template.is_empty() || self.template.len() > PARTS_MAX {
+            return Err(Error::field("template", format!("has to have between 1 and {PARTS_MAX} parts")));
+        }
+        for part in self.template.keys() {
+            name(&format!("template.{part}"), part)?;
+        }
+        if self.unsubscribe.is_some() && self.template.contains_key(UNSUBSCRIBE) {
+            return Err(Error::field("unsubscribe", "is a part of the template as well: say it once"));
+        }
+        if self.parts().map(|(_, text)| text.len()).sum::<usize>() > DOCUMENT_BYTES_MAX {
+            return Err(Error::field("template", format!("is longer than {DOCUMENT_BYTES_MAX} bytes")));
+        }
+        Ok(())
+    }
+
+    fn validate_retries(&self) -> Result<(), Error> {
+        let retries = &self.retries;
+        if retries.calls == 0 || retries.attempts == 0 {
+            return Err(Error::field("retries", "`calls` and `attempts` have to be 1 at least"));
+        }
+        if retries.first_ms > retries.max_ms || retries.max_ms > WAIT_MS_MAX {
+            return Err(Error::field("retries", "`first_ms` is at most `max_ms`, and that is at most a week"));
+        }
+        Ok(())
+    }
+}
+
+impl Campaign<Part> {
+    fn with_files(self, open: &dyn Fn(&str) -> io::Result<String>) -> Result<Campaign, Error> {
+        let mut template = BTreeMap::new();
+        for (name, part) in self.template {
+            let text = match part {
+                Part::Text(text) => text,
+                Part::File(path) => open(&path).map_err(|source| Error::Read { path, source })?,
+            };
+            template.insert(name, text);
+        }
+        let Self { id, channel, provider, unsubscribe, audience, schedule, job_items, version, retries, .. } = self;
+        Ok(Campaign { id, channel, provider, template, unsubscribe, audience, schedule, job_items, version, retries })
+    }
+}
+
+/// A name that can stand in an id, in a key and in a path.
+fn name(field: &str, text: &str) -> Result<(), Error> {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(is_fine) {
+        let message = format!(
+            "`{}` is no name: write letters, digits, `.`, `_` and `-`, at most {NAME_BYTES_MAX}",
+            excerpt(text)
+        );
+        return Err(Error::field(field, message));
+    }
+    Ok(())
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(40).flat_map(char::escape_default).collect()
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {FILE_BYTES_MAX} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+/// As much as a campaign file can need: what is repeated by reference counts each time.
+fn options() -> serde_saphyr::Options {
+    let mut budget = serde_saphyr::Budget::default();
+    budget.max_events = 20_000;
+    budget.max_nodes = 10_000;
+    budget.max_aliases = 100;
+    budget.max_anchors = 100;
+    budget.max_depth = 32;
+    budget.max_documents = 1;
+    budget.max_total_scalar_bytes = DOCUMENT_BYTES_MAX;
+    budget.max_recorded_anchor_events = 20_000;
+    budget.max_recorded_anchor_bytes = DOCUMENT_BYTES_MAX;
+    let mut options = serde_saphyr::Options::default();
+    options.budget = Some(budget);
+    options.alias_limits.max_total_replayed_events = 20_000;
+    options.alias_limits.max_replay_stack_depth = 8;
+    options.merge_keys = MergeKeyPolicy::Error;
+    options.strict_booleans = true;
+    options.with_snippet = false;
+    options
+}
+
+fn syntax(error: &serde_saphyr::Error) -> Error {
+    let place = error.location();
+    let (line, column) = place.map_or((1, 1), |place| (place.line(), place.column()));
+    // It says the place too, which is said already.
+    let message = error.without_snippet().to_string();
+    Error::Syntax { line, column, message }
+}

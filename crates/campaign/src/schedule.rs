@@ -1,0 +1,111 @@
+//! When a campaign begins.
+
+use jiff::civil::DateTime;
+use onward_journal::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::quiet::Quiet;
+use crate::zone;
+
+/// When people are reached.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    /// Not before: RFC 3339, or a local time of `zone`. At once unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// The time zone of a local time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// The hours in which nobody is reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<Quiet>,
+}
+
+impl Schedule {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// When it begins, if it is not at once.
+    ///
+    /// Of a local time that the clocks show twice the first is meant; one that they leave out is as much later.
+    pub fn begins_at(&self) -> Result<Option<Timestamp>, String> {
+        match (&self.at, &self.zone) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err("`zone` says in which time zone `at` is, and there is no `at`".to_owned()),
+            (Some(at), zone) => begins_at(at, zone.as_deref()).map(Some),
+        }
+    }
+}
+
+fn begins_at(at: &str, zone: Option<&str>) -> Result<Timestamp, String> {
+    // What has an offset comes first: as a local time it would be read without it.
+    let with_offset = at.parse::<jiff::Timestamp>().ok();
+    let instant = match (with_offset, zone) {
+        (Some(instant), None) => instant,
+        (Some(_), Some(_)) => return Err(format!("`{at}` says itself how it is meant: leave out `zone`")),
+        (None, Some(zone)) => {
+            let local = local(at)?;
+            let instant = zone::named(zone)?.to_ambiguous_timestamp(local).compatible();
+            instant.map_err(|error| format!("`{at}` is no time in {zone}: {error}"))?
+        }
+        (None, None) => {
+            local(at)?;
+            return Err(format!("`{at}` is a local time: say in which `zone`, or write an offset such as +01:00"));
+        }
+    };
+    Timestamp::from_micros(instant.as_microsecond()).ok_or_else(|| format!("`{at}` is too far away"))
+}
+
+fn local(at: &str) -> Result<DateTime, String> {
+    // A day alone would be midnight, which is hardly meant.
+    let parsed = if at.contains(':') { at.parse::<DateTime>().ok() } else { None };
+    parsed.ok_or_else(|| format!("`{at}` is no time: write it as 2026-12-01T09:00:00+01:00"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(at: &str, zone: Option<&str>) -> Result<String, String> {
+        begins_at(at, zone).map(|at| at.to_string())
+    }
+
+    #[test]
+    fn a_time_is_an_instant_or_local_to_a_zone() {
+        assert_eq!(at("2026-12-01T09:00:00+01:00", None).unwrap(), "2026-12-01T08:00:00Z");
+        assert_eq!(at("2026-12-01T09:00:00Z", None).unwrap(), "2026-12-01T09:00:00Z");
+        for local in ["2026-07-01T09:00:00", "2026-07-01T09:00", "2026-07-01 09:00"] {
+            assert_eq!(at(local, Some("Europe/Berlin")).unwrap(), "2026-07-01T07:00:00Z");
+        }
+    }
+
+    #[test]
+    fn an_offset_without_seconds_is_not_lost() {
+        assert_eq!(at("2026-12-01T09:00+01:00", None).unwrap(), "2026-12-01T08:00:00Z");
+        assert!(at("2026-12-01T09:00+01:00", Some("Europe/Berlin")).is_err());
+    }
+
+    #[test]
+    fn a_time_that_the_clocks_leave_out_is_later_and_one_they_show_twice_is_the_first() {
+        assert_eq!(at("2026-03-29T02:30", Some("Europe/Berlin")).unwrap(), "2026-03-29T01:30:00Z");
+        assert_eq!(at("2026-10-25T02:30", Some("Europe/Berlin")).unwrap(), "2026-10-25T00:30:00Z");
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for (text, zone) in [
+            ("tomorrow", None),
+            ("2026-12-01", Some("Europe/Berlin")),
+            ("2026-12-01T09:00:00", None),
+            ("2026-12-01T09:00:00", Some("Europe/Atlantis")),
+            ("2026-13-01T09:00:00", Some("Europe/Berlin")),
+            ("", Some("Europe/Berlin")),
+        ] {
+            assert!(at(text, zone).is_err(), "{text}");
+        }
+        let alone = Schedule { zone: Some("Europe/Berlin".into()), ..Schedule::default() };
+        assert!(alone.begins_at().is_err());
+    }
+}

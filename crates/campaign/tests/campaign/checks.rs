@@ -1,0 +1,111 @@
+//! What has to be right before a campaign is deployed.
+
+use onward_campaign::audience::{Trouble, read};
+use onward_campaign::{Campaign, Checker, Facts, Prerequisite, check};
+use onward_journal::Timestamp;
+use serde_json::json;
+
+use crate::{LETTER, campaign_with, recipient};
+
+fn now() -> Timestamp {
+    "2026-12-01T12:00:00Z".parse().unwrap()
+}
+
+/// Whether it passes, and what is said.
+fn found(list: &[Prerequisite], id: &str) -> Option<(bool, String)> {
+    list.iter().find(|it| it.id == id).map(|it| (it.pass, it.message.clone()))
+}
+
+fn passes(campaign: &Campaign, id: &str) -> Option<bool> {
+    let sample = [recipient(json!({ "name": "Ada" }))];
+    found(&check(campaign, &Facts { now: now(), sample: &sample, report: None }), id).map(|(pass, _)| pass)
+}
+
+/// Lets an audience go by.
+fn over(campaign: &Campaign, text: &str) -> Vec<Prerequisite> {
+    let mut checker = Checker::new(campaign, now());
+    let format = campaign.audience.format().unwrap();
+    for row in read(text.as_bytes(), format, &campaign.fields(), campaign.channel).unwrap() {
+        match row {
+            Ok(recipient) => checker.add(&recipient),
+            Err(Trouble::Row(row)) => checker.add_bad(row),
+            Err(Trouble::End(error)) => panic!("{error}"),
+        }
+    }
+    checker.finish().0
+}
+
+#[test]
+fn a_good_campaign_passes() {
+    let campaign = campaign_with(LETTER, "unsubscribe: u");
+    let list = over(&campaign, "email,name\na@example.com,Ada\n");
+    assert!(list.iter().all(|it| it.pass), "{list:?}");
+    let ids: Vec<&str> = list.iter().map(|it| it.id.as_str()).collect();
+    let expected = ["template.compiles", "template.renders", "email.parts", "email.unsubscribe", "schedule"];
+    assert_eq!(ids[..5], expected);
+    assert_eq!(ids[5..], ["audience.somebody", "audience.rows"]);
+    assert_eq!(serde_json::from_value::<Vec<Prerequisite>>(serde_json::to_value(&list).unwrap()).unwrap(), list);
+}
+
+#[test]
+fn a_mail_needs_its_parts() {
+    let parts = |template: &str| passes(&campaign_with(template, ""), "email.parts");
+    assert_eq!(parts("{ from: a@example.com, subject: s, html: h }"), Some(true));
+    assert_eq!(parts("{ subject: s, text: t }"), Some(false));
+    assert_eq!(parts("{ from: a@example.com, text: t }"), Some(false));
+    assert_eq!(parts("{ from: a@example.com, subject: s }"), Some(false));
+    assert_eq!(parts("{ from: a@example.com, subject: ' ', text: t }"), Some(false));
+}
+
+#[test]
+fn templates_have_to_be_right() {
+    assert_eq!(passes(&campaign_with("{ text: '{{' }", ""), "template.compiles"), Some(false));
+    assert_eq!(passes(&campaign_with("{ text: '{{' }", ""), "template.renders"), None);
+    assert_eq!(passes(&campaign_with("{ text: '{{ nobody }}' }", ""), "template.renders"), Some(false));
+    assert_eq!(passes(&campaign_with("{ from: nobody }", ""), "template.renders"), Some(false));
+    assert_eq!(passes(&campaign_with(LETTER, ""), "template.renders"), Some(true));
+}
+
+#[test]
+fn a_mail_without_a_way_to_unsubscribe_passes_and_is_told() {
+    let list = over(&campaign_with(LETTER, ""), "email,name\na@example.com,Ada\n");
+    let (pass, message) = found(&list, "email.unsubscribe").unwrap();
+    assert!(pass && message.contains("no way to unsubscribe"), "{message}");
+}
+
+#[test]
+fn a_campaign_does_not_begin_days_ago() {
+    let begins = |at: &str| passes(&campaign_with(LETTER, &format!("schedule: {{ at: '{at}' }}")), "schedule");
+    assert_eq!(begins("2026-11-30T11:59:59Z"), Some(false));
+    assert_eq!(begins("2026-11-30T12:00:00Z"), Some(true));
+    assert_eq!(begins("2027-01-01T00:00:00Z"), Some(true));
+}
+
+#[test]
+fn an_audience_has_somebody_and_no_bad_rows() {
+    let nobody = over(&campaign_with(LETTER, ""), "email,name\n");
+    assert_eq!(found(&nobody, "audience.somebody").unwrap(), (false, "0 rows can be used".into()));
+    let refuse = campaign_with(LETTER, "");
+    let mut skip = refuse.clone();
+    skip.audience.bad_rows = onward_campaign::BadRows::Skip;
+    let text = "email,name\na@example.com,Ada\nx,Eve\n";
+    let (pass, message) = found(&over(&refuse, text), "audience.rows").unwrap();
+    assert!(!pass && message.contains("line 3"), "{message}");
+    assert!(found(&over(&skip, text), "audience.rows").unwrap().0);
+}
+
+#[test]
+fn the_first_thousand_are_tried_and_then_one_of_a_thousand() {
+    let campaign = campaign_with("{ text: '{{ 1 / n|int }}', from: a@example.com, subject: s }", "");
+    let people = |zero: usize| {
+        let rows = (0..2_500).map(|n| format!("p{n}@example.com,{}\n", u8::from(n != zero)));
+        format!("email,n\n{}", rows.collect::<String>())
+    };
+    let renders = |zero: usize| found(&over(&campaign, &people(zero)), "template.renders").unwrap();
+    assert_eq!(renders(5_000), (true, "filled in for 1002 recipients".into()));
+    assert!(renders(1_001).0);
+    for zero in [0, 999, 1_000, 2_000] {
+        let (pass, message) = renders(zero);
+        assert!(!pass && message.contains(&format!("p{zero}@")) && message.contains("1 of 1002"), "{message}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Templates: what they can say, and what cannot be said with them.
+
+use onward_campaign::Composer;
+use onward_dispatcher::Compose as _;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::{LETTER, campaign_with, recipient};
+
+fn composer(template: &str) -> Composer {
+    Composer::new(&campaign_with(template, "")).unwrap()
+}
+
+fn fails(template: &str, data: serde_json::Value) -> String {
+    composer(template).preview(&recipient(data)).unwrap_err()
+}
+
+#[test]
+fn a_message_has_all_parts_filled_in() {
+    let campaign = campaign_with(LETTER, "unsubscribe: 'https://example.com/u/{{ id|urlencode }}'");
+    let composer = Composer::new(&campaign).unwrap();
+    let message = composer.compose(&recipient(json!({ "name": "Ada" }))).unwrap();
+    assert_eq!(message.part("subject"), Some("Hello Ada"));
+    assert_eq!(message.part("text"), Some("Dear Ada"));
+    assert_eq!(message.part("unsubscribe"), Some("https://example.com/u/7"));
+    assert_eq!(composer.preview(&recipient(json!({ "name": "Ada" }))), Ok(message));
+}
+
+#[test]
+fn templates_know_the_recipient_and_no_row_can_pretend_otherwise() {
+    let data = json!({ "id": "x", "to": "x", "campaign": "x", "channel": "x", "data": "x", "a b": 1, "list": [1, 2] });
+    let text =
+        "{{ id }} {{ to }} {{ email }} {{ campaign }} {{ channel }} {{ data['a b'] }} {{ data.id }} {{ list[1] }}";
+    let message = composer(&format!("{{ text: \"{text}\" }}")).preview(&recipient(data)).unwrap();
+    assert_eq!(message.part("text"), Some("7 ada@example.com ada@example.com news email 1 x 2"));
+}
+
+#[test]
+fn only_html_is_escaped() {
+    let message = composer("{ text: '{{ name }}', html: '<b>{{ name }}</b>', subject: '{{ name }}' }");
+    let message = message.preview(&recipient(json!({ "name": "<A & B>" }))).unwrap();
+    assert_eq!(message.part("html"), Some("<b>&lt;A &amp; B&gt;</b>"));
+    assert_eq!((message.part("text"), message.part("subject")), (Some("<A & B>"), Some("<A & B>")));
+}
+
+#[test]
+fn what_is_not_defined_is_named() {
+    let failed = fails("{ text: \"Dear\\n{{ first_name }}\" }", json!({}));
+    assert_eq!(failed, "part `text`, line 2: `first_name` is not defined");
+    let failed = fails("{ subject: '{{ data.cart.total }}' }", json!({}));
+    assert!(failed.starts_with("part `subject`, line 1: `data.cart"), "{failed}");
+    assert!(fails("{ text: '{% if vip %}x{% endif %}' }", json!({})).contains("is not defined"));
+    let given = composer("{ text: \"{{ name|default('you') }}\" }").preview(&recipient(json!({}))).unwrap();
+    assert_eq!(given.part("text"), Some("you"));
+}
+
+#[test]
+fn a_template_that_cannot_be_read_says_where() {
+    let refused = Composer::new(&campaign_with("{ text: \"a\\n{{ name \" }", "")).unwrap_err();
+    assert_eq!((refused.part.as_str(), refused.line), ("text", Some(2)));
+    for text in ["{% include 'x' %}", "{% if %}", "{{ name|nofilter }}", "{% for %}", "{{"] {
+        let template = format!("{{ text: \"{text}\" }}");
+        let composer = Composer::new(&campaign_with(&template, ""));
+        assert!(composer.and_then(|it| it.message(&recipient(json!({ "name": 1 })))).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn nothing_begins_a_header() {
+    for part in ["subject", "from", "reply_to", "x-anything"] {
+        for end in ["\n", "\r", "\r\n"] {
+            let name = format!("Ada{end}Bcc: eve@example.com");
+            let failed = fails(&format!("{{ {part}: '{{{{ name }}}}' }}"), json!({ "name": name }));
+            assert!(failed.contains("more than one line"), "{failed}");
+        }
+    }
+    let campaign = campaign_with("{ text: a }", "unsubscribe: '{{ name }}'");
+    assert!(Composer::new(&campaign).unwrap().preview(&recipient(json!({ "name": "a\nb" }))).is_err());
+    assert!(fails("{ subject: '{{ name }}' }", json!({ "name": "a\0b" })).contains("control"));
+}
+
+#[test]
+fn a_file_with_one_line_is_one_line() {
+    let message = composer("{ subject: \"Hello\\n\" }").preview(&recipient(json!({}))).unwrap();
+    assert_eq!(message.part("subject"), Some("Hello"));
+}
+
+#[test]
+fn who_it_is_from_is_an_address() {
+    let failed = fails("{ from: '{{ name }}' }", json!({ "name": "Ada" }));
+    assert!(failed.contains("part `from`: is no address"), "{failed}");
+    assert!(composer("{ from: '{{ name }} <a@example.com>' }").preview(&recipient(json!({ "name": "Ada" }))).is_ok());
+}
+
+#[test]
+fn a_template_ends() {
+    let nested = "{% for a in range(90000) %}{% for b in range(90000) %}{{ b }}{% endfor %}{% endfor %}";
+    let failed = fails(&format!("{{ text: \"{nested}\" }}"), json!({}));
+    assert!(failed.contains("too many steps") || failed.contains("longer than"), "{failed}");
+    let silent = nested.replace("{{ b }}", "{% if b < 0 %}x{% endif %}");
+    assert!(fails(&format!("{{ text: \"{silent}\" }}"), json!({})).contains("too many steps"));
+    let long = format!("{{% for a in range(2000) %}}{}{{% endfor %}}", "x".repeat(1_000));
+    assert!(fails(&format!("{{ text: \"{long}\" }}"), json!({})).contains("longer than 1048576 bytes"));
+    assert!(Composer::new(&campaign_with(&format!("{{ text: \"{}\" }}", "{{ (".repeat(10_000)), "")).is_err());
+    assert!(Composer::new(&campaign_with(&format!("{{ text: \"{}\" }}", "{% if 1 %}".repeat(10_000)), "")).is_err());
+}
+
+proptest! {
+    #[test]
+    fn no_row_gets_a_line_into_a_header_or_a_tag_into_html(name in "(\\PC|[\r\n\t\u{0}\u{b}]|<script>){0,20}") {
+        let composer = composer("{ subject: 'Hello {{ name }}', html: '{{ name }}' }");
+        if let Ok(message) = composer.preview(&recipient(json!({ "name": name }))) {
+            prop_assert!(!message.part("subject").unwrap().contains(['\r', '\n', '\0']));
+            prop_assert!(!message.part("html").unwrap().contains('<'));
+        }
+    }
+
+    #[test]
+    fn no_template_makes_it_panic(text in "(\\PC|\\{\\{|\\}\\}|\\{%|%\\}| if | for | in | set |name|\\||\\(|\\)){0,30}") {
+        let mut campaign = campaign_with(LETTER, "");
+        campaign.template.insert("text".into(), text);
+        if let Ok(composer) = Composer::new(&campaign) {
+            drop(composer.preview(&recipient(json!({ "name": "Ada" }))));
+        }
+    }
+}
