@@ -95,6 +95,13 @@ impl WorkArgs {
         })
     }
 
+    /// Whether it is said where to look.
+    pub(crate) fn is_said(&self) -> bool {
+        let PlaceArgs { store, server, profile } = &self.place;
+        let names = ["ONWARD_STORE", "ONWARD_SERVER", "ONWARD_PROFILE"];
+        [store, server, profile].iter().any(|it| it.is_some()) || names.into_iter().any(|name| variable(name).is_some())
+    }
+
     pub(crate) async fn open(&self, want: Want) -> anyhow::Result<Access> {
         let is_said = self.tenant.is_some() || self.project.is_some() || self.environment.is_some();
         self.place.open_for(want, self.scope()?, is_said).await

@@ -2,18 +2,19 @@
 
 mod access;
 mod bench;
+mod campaign;
 mod descriptors;
 mod events;
 mod journal;
 mod lines;
 mod log;
+mod outbox;
 mod pages;
 mod paint;
 mod progress;
 mod serve;
 mod signals;
 mod state;
-
 mod waiting;
 mod work;
 
@@ -37,6 +38,15 @@ enum Command {
     #[command(flatten)]
     Serve(serve::Command),
     Bench(bench::Args),
+    /// Reach many people, each once: campaigns
+    #[command(subcommand)]
+    Campaign(campaign::Command),
+    /// Look at what was sent to whom, and settle what is in doubt
+    #[command(subcommand)]
+    Outbox(outbox::OutboxCommand),
+    /// Look at the jobs of campaigns, and try dead ones again
+    #[command(subcommand)]
+    Jobs(outbox::JobsCommand),
     /// Work with execution journals
     #[command(subcommand)]
     Journal(journal::Command),
@@ -51,6 +61,9 @@ fn main() -> ExitCode {
         Command::Work(command) => work::run(&command),
         Command::Serve(command) => serve::run(&command),
         Command::Bench(args) => bench::run(&args),
+        Command::Campaign(command) => campaign::run(&command),
+        Command::Outbox(command) => outbox::run_outbox(&command),
+        Command::Jobs(command) => outbox::run_jobs(&command),
         Command::Journal(command) => journal::run(&command),
         Command::State(command) => state::run(&command),
     };

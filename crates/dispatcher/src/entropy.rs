@@ -20,7 +20,7 @@ impl Entropy {
     }
 
     /// An id that nobody has.
-    pub(crate) fn id(&self) -> Text {
+    pub fn id(&self) -> Text {
         let mut bytes = [0; 16];
         (self.0)(&mut bytes);
         uuid(bytes, 4)

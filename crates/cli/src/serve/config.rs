@@ -32,7 +32,7 @@ pub(crate) fn run(Command::Show(args): &Command) -> anyhow::Result<ExitCode> {
     let hosts = |hosts: &Setting<Vec<onward_embed::HostPattern>>| {
         json!(hosts.value.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
-    let rows: [(&str, Value, Source); 11] = [
+    let rows: [(&str, Value, Source); 16] = [
         ("store", json!(settings.store.value.as_deref().map(redacted)), settings.store.source),
         ("listen", json!(settings.listen.value.to_string()), settings.listen.source),
         ("tls-in-front", json!(settings.tls_in_front.value), settings.tls_in_front.source),
@@ -44,6 +44,11 @@ pub(crate) fn run(Command::Show(args): &Command) -> anyhow::Result<ExitCode> {
         ("idle-ms", json!(settings.idle_ms.value), settings.idle_ms.source),
         ("allow-hosts", hosts(&settings.allow_hosts), settings.allow_hosts.source),
         ("allow-private-hosts", hosts(&settings.allow_private_hosts), settings.allow_private_hosts.source),
+        ("campaign-lanes", json!(settings.campaign_lanes.value), settings.campaign_lanes.source),
+        ("campaign-tenant-max", json!(settings.campaign_tenant_max.value), settings.campaign_tenant_max.source),
+        ("campaign-lease-ms", json!(settings.campaign_lease_ms.value), settings.campaign_lease_ms.source),
+        ("inline-providers", json!(settings.inline_providers.value), settings.inline_providers.source),
+        ("providers", json!(settings.providers.value), settings.providers.source),
     ];
     let mut out = io::stdout().lock();
     if args.json {
@@ -56,7 +61,13 @@ pub(crate) fn run(Command::Show(args): &Command) -> anyhow::Result<ExitCode> {
     }
     for (name, value, source) in rows {
         // As a file would have it.
-        let text = if value.is_null() { format!("# {name} is not set") } else { format!("{name} = {value}") };
+        let text = match &value {
+            Value::Null => format!("# {name} is not set"),
+            // A table of its own, which would have to come last.
+            Value::Object(table) if table.is_empty() => format!("# there are no {name}"),
+            Value::Object(table) => format!("# {name}: {}", table.keys().cloned().collect::<Vec<_>>().join(", ")),
+            value => format!("{name} = {value}"),
+        };
         writeln!(out, "{text:<48} # {source}")?;
     }
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,8 @@
 //! `onward dev`: everything on a laptop, without a token, with something to try.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,6 +10,8 @@ use anyhow::{Context as _, bail};
 use onward_api::Onward as _;
 use onward_embed::Wasm;
 use onward_engine::client::Client;
+use onward_outlets::House;
+use onward_providers::{Environment, ProviderSpec};
 use onward_server::{Admission, Service};
 use onward_store::{Policy, Store};
 
@@ -42,7 +45,9 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     deploy_examples(&store).await?;
     let mut settings = SettingArgs::default().settle()?;
     settings.listen.value = args.listen;
-    serve(&settings, store, Admission::Everybody, None, |address| {
+    let outbox = args.folder.join("outbox");
+    let house = House::new(providers(&outbox)?, true, Environment);
+    serve(&settings, store, house, Admission::Everybody, None, |address| {
         let word = paint::good("ready");
         paint::say(format_args!("{word}: http://{address}, store {}", path.display()));
         paint::say(format_args!("  API     http://{address}/openapi.json"));
@@ -50,9 +55,19 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         paint::say(format_args!("  try     export ONWARD_SERVER=http://{address}"));
         paint::say("          onward start order '{\"customer\":\"Ada\",\"item\":\"lamp\",\"quantity\":2}'");
         paint::say("          onward ls");
+        paint::say(format_args!(
+            "          onward campaign deploy FILE; provider `folder` writes to {}",
+            outbox.display()
+        ));
         Ok(())
     })
     .await
+}
+
+/// What campaigns are sent by unless their files say otherwise: nobody is reached, and everything can be looked at.
+fn providers(outbox: &Path) -> anyhow::Result<BTreeMap<String, ProviderSpec>> {
+    let folder = serde_json::json!({ "folder": { "path": std::path::absolute(outbox)? } });
+    Ok([("folder".to_owned(), serde_json::from_value(folder)?)].into())
 }
 
 /// The examples, unless something of that name is there.

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use onward_dispatcher::Dispatcher;
 use onward_embed::{Builder, Engine, HostRule};
 use onward_engine::client::{Client, Scope};
 use onward_engine::projector::{self, Projector};
+use onward_outlets::House;
+use onward_providers::Environment;
 use onward_server::{Admission, Options, Service, Stage, token};
 use onward_store::{Policy, Store};
 use tokio::net::TcpListener;
@@ -32,6 +35,9 @@ pub(crate) struct Args {
     settings: SettingArgs,
 }
 
+/// How long calls of providers may take that are under way when it stops.
+const CALLS: Duration = Duration::from_secs(35);
+
 /// How long requests may take that are under way when it stops to listen.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -54,7 +60,8 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         paint::say("nobody has a token yet: onward token create --store … --role admin NAME");
     }
     let limit = Some(settings.requests_per_second.value);
-    serve(&settings, store, Admission::Tokens, limit, |address| {
+    let house = House::new(settings.providers.value.clone(), settings.inline_providers.value, Environment);
+    serve(&settings, store, house, Admission::Tokens, limit, |address| {
         paint::say(format_args!("{} on http://{address}", paint::good("serving")));
         Ok(())
     })
@@ -65,6 +72,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
 pub(super) async fn serve(
     settings: &Settings,
     store: Arc<dyn Store>,
+    house: House,
     admission: Admission,
     requests_per_second: Option<std::num::NonZeroU32>,
     ready: impl FnOnce(std::net::SocketAddr) -> anyhow::Result<()>,
@@ -84,7 +92,15 @@ pub(super) async fn serve(
     }
     let mut engine = builder.open().await?;
     let projecting = tokio::spawn(Projector::new(Arc::clone(&store), projector::Options::default()).run());
+    let house = Arc::new(house);
+    let (stop, stopped) = watch::channel(false);
+    let mut dispatching = tokio::spawn(dispatcher(settings, &store, &house).run(stopped));
+    let sharing = tokio::spawn({
+        let (house, store) = (Arc::clone(&house), Arc::clone(&store));
+        async move { house.follow(&*store).await }
+    });
     let service = Service::new(Client::new(store, usual_scope()?)).with_code(engine.code()).beside(engine.node());
+    let service = service.with_house(house);
     let (stage, staged) = watch::channel(Stage::Serving);
     let silence = Duration::from_millis(settings.idle_ms.value.get());
     let options = Options { admission, requests_per_second, silence, metrics: Some(metrics) };
@@ -94,6 +110,10 @@ pub(super) async fn serve(
     tokio::select! {
         () = signals.next() => {}
         error = engine.failed() => return Err(error.into()),
+        ended = &mut dispatching => {
+            ended??;
+            bail!("the dispatcher has ended, and nobody asked for it");
+        }
         ended = &mut serving => {
             ended?;
             bail!("the server has ended, and nobody asked for it");
@@ -103,8 +123,12 @@ pub(super) async fn serve(
     let again = signals.exit_at_next();
     // It answers as long as it drains: whoever sends requests here has to find out first.
     stage.send_replace(Stage::Leaving);
+    stop.send_replace(true);
     let drained = engine.stop().await;
+    // Calls of providers that are under way are waited for: whoever is cut off leaves them in doubt.
+    let dispatched = tokio::time::timeout(CALLS, &mut dispatching).await;
     projecting.abort();
+    sharing.abort();
     stage.send_replace(Stage::Stopping);
     if tokio::time::timeout(ANSWER, &mut serving).await.is_err() {
         serving.abort();
@@ -117,7 +141,23 @@ pub(super) async fn serve(
     }
     again.abort();
     drained?;
+    match dispatched {
+        Ok(ended) => ended??,
+        Err(_) => tracing::warn!("some calls of providers did not end in time; they are in doubt"),
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sends the campaigns of the store.
+fn dispatcher(settings: &Settings, store: &Arc<dyn Store>, house: &Arc<House>) -> Dispatcher {
+    let options = onward_dispatcher::Options {
+        worker: settings.node_name.value.as_str().into(),
+        lanes: settings.campaign_lanes.value.get() as usize,
+        tenant_max: settings.campaign_tenant_max.value.map(std::num::NonZeroU32::get),
+        lease: Duration::from_millis(settings.campaign_lease_ms.value.get()),
+        ..onward_dispatcher::Options::default()
+    };
+    Dispatcher::new(Arc::clone(store), Arc::clone(house) as Arc<dyn onward_dispatcher::Outlets>, options)
 }
 
 fn builder(settings: &Settings, store: Arc<dyn Store>) -> anyhow::Result<Builder> {

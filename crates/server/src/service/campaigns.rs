@@ -12,7 +12,7 @@ use onward_api::outbox::{
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{Json, json};
-use onward_campaign::{Campaign, Composer, Facts, check};
+use onward_campaign::{Campaign, Composer, Facts, ProviderRef, check};
 use onward_dispatch::{JobStatus, RunStatus};
 use onward_dispatcher::{
     Campaigns, Deployed, Deployment, Entropy, JobFilter, JobPlace, Place, Refused, Scope, Verdict,
@@ -40,7 +40,7 @@ impl Service {
     fn campaigns(&self) -> Campaigns {
         let scope = self.client.scope();
         let workspace = format!("{}/{}", scope.project, scope.environment);
-        let scope = Scope { tenant: scope.tenant.as_str().into(), workspace: workspace.into() };
+        let scope = Scope { tenant: scope.tenant.to_string().into(), workspace: workspace.into() };
         Campaigns::new(std::sync::Arc::clone(self.client.store()), scope)
     }
 
@@ -59,7 +59,7 @@ impl Service {
     /// What has to be so before a campaign is deployed, as far as it can be told without its audience.
     async fn prerequisites(&self, campaign: &Campaign) -> Result<Vec<onward_campaign::Prerequisite>, Problem> {
         let now = self.client.store().now().await.map_err(store)?;
-        let mut all = check(campaign, &Facts { now, audience: None });
+        let mut all = check(campaign, &Facts { now, sample: &[], report: None });
         all.extend(self.house.as_ref().map(|house| house.check(campaign)).unwrap_or_default());
         Ok(all)
     }
@@ -67,7 +67,11 @@ impl Service {
     async fn shown(&self, campaigns: &Campaigns, row: Row) -> Result<CampaignRun, Problem> {
         let tally = campaigns.tally(&row.id).await.map_err(problem)?;
         let retried_by = campaigns.retried_by(&row).await.map_err(problem)?.map(|run| run.id.to_string());
-        let provider = Campaign::from_document(&row.document).map(|it| it.provider.to_string()).unwrap_or_default();
+        let provider = match Campaign::from_document(&row.document).map(|campaign| campaign.provider) {
+            Ok(ProviderRef::Named(name)) => name,
+            Ok(ProviderRef::Inline(definition)) => definition.keys().cloned().collect(),
+            Err(_) => String::new(),
+        };
         Ok(CampaignRun { summary: told::summary(&row), tally: told::tally(&tally), provider, retried_by })
     }
 }
@@ -79,13 +83,7 @@ fn parsed(campaign: &Json) -> Result<Campaign, Problem> {
 
 fn deployed(deployed: &Deployed) -> DeployedCampaign {
     let Deployed { run, existed, items, jobs } = deployed;
-    DeployedCampaign {
-        run: run.to_string(),
-        existed: *existed,
-        items: *items,
-        jobs: *jobs,
-        prerequisites: Vec::new(),
-    }
+    DeployedCampaign { run: run.to_string(), existed: *existed, items: *items, jobs: *jobs, prerequisites: Vec::new() }
 }
 
 fn recipient(recipient: Recipient) -> Result<onward_dispatcher::Recipient, Problem> {
@@ -133,7 +131,8 @@ impl Campaigning for Service {
         if preview.recipients.len() > PREVIEW_MAX {
             return Err(Problem::new(Code::Unprocessable, "a preview is for at most 100 recipients"));
         }
-        let composer = Composer::new(&campaign).map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
+        let composer =
+            Composer::new(&campaign).map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
         let mut messages = Vec::new();
         for wanted in preview.recipients {
             let wanted = recipient(wanted)?;
@@ -163,12 +162,9 @@ impl Campaigning for Service {
         if !unmet.is_empty() {
             return Err(Problem::new(Code::Unprocessable, unmet.join("; ")));
         }
-        let scheduled_for = match &campaign.schedule {
-            Some(schedule) => schedule.begins_at().map_err(|error| unreadable("schedule", error))?,
-            None => None,
-        };
+        let scheduled_for = campaign.schedule.begins_at().map_err(|error| unreadable("schedule", error))?;
         let deployment = Deployment {
-            campaign: campaign.campaign.as_str().into(),
+            campaign: campaign.id.as_str().into(),
             channel: campaign.channel,
             document: campaign.to_document().into(),
             scheduled_for,

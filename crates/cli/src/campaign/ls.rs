@@ -1,0 +1,56 @@
+//! `onward campaign ls`: campaign runs.
+
+use std::process::ExitCode;
+
+use onward_api::campaign::{CampaignListing, CampaignSummary, Control, RunStatus};
+
+use crate::access::{Want, WorkArgs};
+use crate::pages::{ListArgs, Page};
+use crate::paint;
+
+/// List campaign runs, the last that was deployed first
+///
+/// Exit codes: 0 they were listed, 2 they could not be.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    work: WorkArgs,
+    /// Only runs of this campaign
+    #[arg(long)]
+    campaign: Option<String>,
+    /// Only runs in this status
+    #[arg(long, value_parser = ["queued", "running", "completed", "partial", "failed"])]
+    status: Option<String>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let onward = args.work.open(Want::Read).await?;
+    let status: Option<RunStatus> =
+        args.status.as_ref().map(|status| serde_json::from_value(status.as_str().into())).transpose()?;
+    let asked = CampaignListing { campaign: args.campaign.clone(), status, ..CampaignListing::default() };
+    let heading =
+        format!("{:<36}  {:<24}  {:<7}  {:<10}  {:>9}  deployed", "run", "campaign", "channel", "status", "items");
+    let page = async |limit, after| {
+        let page = onward.campaign_runs(CampaignListing { limit: Some(limit), after, ..asked.clone() }).await?;
+        Ok(Page { items: page.runs, next: page.next })
+    };
+    args.list.print(&heading, line, page).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(summary: &CampaignSummary) -> String {
+    let CampaignSummary { run, campaign, channel, items, created_at, .. } = summary;
+    let (channel, status) = (channel.as_str(), status(summary));
+    format!("{run:<36}  {:<24}  {channel:<7}  {status:<10}  {items:>9}  {created_at}", paint::plain(campaign))
+}
+
+/// What a run has come to; what people want of it, while it is not over.
+pub(super) fn status(summary: &CampaignSummary) -> &'static str {
+    match (summary.status.is_over(), summary.control) {
+        (true, _) | (false, Control::Active) => summary.status.as_str(),
+        (false, Control::Paused) => "paused",
+        (false, Control::Cancelled) => "cancelling",
+    }
+}

@@ -1,0 +1,33 @@
+//! When people may be reached: not in quiet hours, and so many in which time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_campaign::Quiet;
+use onward_dispatcher::{Admission, Gate, Recipient};
+use onward_journal::Timestamp;
+use onward_providers::Throttle;
+
+/// The quiet hours of a campaign, and the limits of its provider, which other campaigns share.
+pub(crate) struct Hours {
+    pub(crate) quiet: Option<Quiet>,
+    pub(crate) throttle: Arc<Throttle>,
+}
+
+impl Gate for Hours {
+    fn admit(&self, recipients: &[&Recipient], at_most: usize, now: Timestamp) -> Admission {
+        let (mut admitted, mut shortest) = (Vec::new(), Duration::MAX);
+        for (place, recipient) in recipients.iter().enumerate() {
+            if admitted.len() == at_most {
+                break;
+            }
+            // Whoever sleeps takes no place from those who do not.
+            let quiet = self.quiet.as_ref().and_then(|quiet| quiet.wait_for(recipient, now));
+            match quiet.map_or_else(|| self.throttle.take(&recipient.address, now), Err) {
+                Ok(()) => admitted.push(place),
+                Err(wait) => shortest = shortest.min(wait),
+            }
+        }
+        if admitted.is_empty() { Admission::Nobody(shortest) } else { Admission::Some(admitted) }
+    }
+}

@@ -1,0 +1,171 @@
+//! The providers of a node, and how each campaign run reaches people by one of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onward_campaign::{Campaign, Composer, Prerequisite, ProviderRef};
+use onward_dispatcher::{Outlet, Outlets, Provider};
+use onward_journal::Text;
+use onward_providers::{ProviderSpec, Secrets, Throttle};
+use onward_store::tables::{CampaignRun, Node};
+use onward_store::{Error, Records as _, Scan, Store};
+
+use crate::gate::Hours;
+
+/// Campaign runs whose templates are kept ready.
+const RUNS_MAX: usize = 256;
+
+/// Providers of campaign files that are kept connected.
+const INLINE_MAX: usize = 256;
+
+/// How often to count the nodes that share the limits of providers.
+const COUNT: Duration = Duration::from_secs(5);
+
+/// The providers of a node.
+pub struct House {
+    named: BTreeMap<String, ProviderSpec>,
+    allows_inline: bool,
+    secrets: Box<dyn Secrets + Send + Sync>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Providers that were needed so far, by their definitions: campaigns with the same one share its limits.
+    made: BTreeMap<String, Made>,
+    runs: BTreeMap<Text, Arc<Outlet>>,
+    nodes: u32,
+}
+
+#[derive(Clone)]
+struct Made {
+    provider: Arc<dyn Provider>,
+    throttle: Arc<Throttle>,
+}
+
+impl House {
+    /// A house with these providers. Campaign files may define their own where that is allowed: whoever deploys them then says
+    /// to whom this process connects, and with which of its secrets.
+    pub fn new(
+        named: BTreeMap<String, ProviderSpec>,
+        allows_inline: bool,
+        secrets: impl Secrets + Send + Sync + 'static,
+    ) -> Self {
+        Self { named, allows_inline, secrets: Box::new(secrets), state: Mutex::default() }
+    }
+
+    /// Whether a campaign could reach people.
+    pub fn check(&self, campaign: &Campaign) -> Vec<Prerequisite> {
+        let (name, spec) = match self.find(campaign) {
+            Ok(found) => found,
+            Err(words) => return vec![Prerequisite::new("provider.known", false, words)],
+        };
+        let known = Prerequisite::new("provider.known", true, format!("{name} is there"));
+        let usable = match self.made(&name, &spec) {
+            Ok(_) => Prerequisite::new("provider.usable", true, "it can be used, as far as is known without a call"),
+            Err(words) => Prerequisite::new("provider.usable", false, words),
+        };
+        vec![known, usable]
+    }
+
+    /// Shares the limits of providers with the other nodes that are alive, as long as there are any.
+    pub async fn follow(&self, store: &dyn Store) {
+        loop {
+            match count(store).await {
+                Ok(nodes) => self.share(nodes),
+                Err(error) => tracing::debug!(%error, "the nodes could not be counted"),
+            }
+            tokio::time::sleep(COUNT).await;
+        }
+    }
+
+    fn share(&self, nodes: u32) {
+        let mut state = self.state();
+        state.nodes = nodes.max(1);
+        for made in state.made.values() {
+            made.throttle.share(nodes.max(1));
+        }
+    }
+
+    /// The provider of a campaign, and what it is called in the outbox.
+    fn find(&self, campaign: &Campaign) -> Result<(String, ProviderSpec), String> {
+        match &campaign.provider {
+            ProviderRef::Named(name) => {
+                let known = || self.named.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+                let spec = self.named.get(name).cloned();
+                spec.map(|spec| (name.clone(), spec)).ok_or_else(|| match self.named.is_empty() {
+                    true => format!("there is no provider {name}: this server has none"),
+                    false => format!("there is no provider {name}; there are: {}", known()),
+                })
+            }
+            ProviderRef::Inline(_) if !self.allows_inline => {
+                Err("this server does not take providers from campaign files: name one that it has".to_owned())
+            }
+            ProviderRef::Inline(definition) => {
+                let spec: ProviderSpec = serde_json::from_value(definition.clone().into())
+                    .map_err(|error| format!("the definition of the provider makes no sense: {error}"))?;
+                let name = spec.host().unwrap_or_else(|| "folder".to_owned());
+                Ok((name, spec))
+            }
+        }
+    }
+
+    fn made(&self, name: &str, spec: &ProviderSpec) -> Result<Made, String> {
+        let definition = format!("{name} {}", serde_json::to_string(spec).map_err(|error| error.to_string())?);
+        if let Some(made) = self.state().made.get(&definition) {
+            return Ok(made.clone());
+        }
+        let provider = spec.build(name, &*self.secrets)?;
+        let throttle = Arc::new(Throttle::new(spec.limits()));
+        let mut state = self.state();
+        throttle.share(state.nodes.max(1));
+        if state.made.len() >= self.named.len() + INLINE_MAX {
+            // Those that are in use live on in the outlets that use them.
+            state.made.clear();
+        }
+        Ok(state.made.entry(definition).or_insert(Made { provider, throttle }).clone())
+    }
+
+    fn outlet_of(&self, run: &CampaignRun) -> Result<Outlet, String> {
+        let campaign = Campaign::from_document(&run.document).map_err(|error| error.to_string())?;
+        let (name, spec) = self.find(&campaign)?;
+        let Made { provider, throttle } = self.made(&name, &spec)?;
+        let quiet = campaign.schedule.quiet.clone();
+        Ok(Outlet {
+            provider,
+            compose: Arc::new(Composer::new(&campaign).map_err(|unfit| unfit.to_string())?),
+            gate: Arc::new(Hours { quiet, throttle }),
+            terms: campaign.retries.apply(spec.terms()),
+            asset: campaign.asset(),
+            patience: spec.patience(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Outlets for House {
+    fn outlet(&self, run: &CampaignRun) -> Result<Arc<Outlet>, String> {
+        if let Some(outlet) = self.state().runs.get(&run.id) {
+            return Ok(Arc::clone(outlet));
+        }
+        let outlet = Arc::new(self.outlet_of(run)?);
+        let mut state = self.state();
+        if state.runs.len() >= RUNS_MAX {
+            state.runs.clear();
+        }
+        state.runs.insert(run.id.clone(), Arc::clone(&outlet));
+        Ok(outlet)
+    }
+}
+
+/// How many nodes are alive.
+async fn count(store: &dyn Store) -> Result<u32, Error> {
+    let now = store.now().await?;
+    let nodes: Vec<(Node, u64)> = store.list(Scan::all::<Node>()).await?;
+    let alive = nodes.iter().filter(|(node, _)| node.seen_until > now).count();
+    Ok(u32::try_from(alive).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,10 @@
+//! How the campaigns of a node reach people: what their files say, by the providers that the node has.
+//!
+//! - [`House`]: the providers, by name; it tells the dispatcher how each campaign run reaches people, and whoever wants to
+//!   deploy one whether it could.
+//! - `gate`: rate limits and quiet hours together.
+
+mod gate;
+mod house;
+
+pub use house::House;
