@@ -99,7 +99,7 @@ impl Composer {
         variables.insert("campaign", self.campaign.as_str().into());
         variables.insert("channel", self.channel.as_str().into());
         variables.insert("data", data);
-        Value::from_iter(variables)
+        Value::from_pairs(variables)
     }
 
     fn render(&self, part: &str, variables: &Value) -> Result<String, Unfit> {
@@ -151,7 +151,11 @@ fn unfit(part: &str, error: &minijinja::Error) -> Unfit {
 
 /// The piece of the template that is not defined.
 fn culprit(error: &minijinja::Error) -> Option<&str> {
-    let piece = error.template_source()?.get(error.range()?)?.trim();
+    let (source, range) = (error.template_source()?, error.range()?);
+    // Of `a.b.c` it may be told the end alone.
+    let is_before = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
+    let start = source.get(..range.start)?.trim_end_matches(is_before).len();
+    let piece = source.get(start..range.end)?.trim();
     (!piece.is_empty() && piece.len() <= 200).then_some(piece)
 }
 
