@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::address;
 use crate::audience::Fields;
 use crate::campaign::Campaign;
+use crate::depth::too_deep;
 
 /// Bytes of a part, at most.
 const PART_BYTES_MAX: usize = 1 << 20;
@@ -56,8 +57,13 @@ impl Composer {
         templates.set_fuel(Some(STEPS_MAX));
         templates.set_recursion_limit(DEPTH_MAX);
         templates.set_debug(true);
+        // With it a loop could put a list into a list, without end.
+        templates.remove_global("namespace");
         let mut parts = Vec::new();
         for (part, text) in campaign.parts() {
+            if let Some((line, reason)) = too_deep(text) {
+                return Err(Unfit { part: part.to_owned(), line: Some(line), reason });
+            }
             let added = templates.add_template_owned(part.to_owned(), text.to_owned());
             added.map_err(|error| unfit(part, &error))?;
             parts.push(part.to_owned());

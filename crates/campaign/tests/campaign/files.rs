@@ -68,6 +68,15 @@ fn a_file_is_loaded_with_the_files_that_it_names() {
 }
 
 #[test]
+fn the_file_that_the_page_shows_is_one() {
+    let page = include_str!("../../../../docs/campaigns.md");
+    let shown = page.split("```yaml\n").nth(1).and_then(|it| it.split("```").next()).unwrap();
+    let campaign = Campaign::parse(shown, &|file| Ok(file.to_owned())).unwrap();
+    assert_eq!(campaign.template["text"], "letter.txt");
+    onward_campaign::Composer::new(&campaign).unwrap();
+}
+
+#[test]
 fn what_is_not_said_has_a_default() {
     let campaign = campaign_with(LETTER, "");
     assert_eq!((campaign.job_items, campaign.retries.calls, campaign.retries.max_ms), (100, 5, 600_000));

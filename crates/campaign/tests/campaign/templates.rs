@@ -105,6 +105,40 @@ fn a_template_ends() {
     assert!(Composer::new(&campaign_with(&format!("{{ text: \"{}\" }}", "{% if 1 %}".repeat(10_000)), "")).is_err());
 }
 
+#[test]
+fn a_template_does_not_use_up_the_stack() {
+    let repeated = [
+        ("{{ 1", "+1", " }}"),
+        ("{{ 1", "~1", " }}"),
+        ("{{ 1", " and 1", " }}"),
+        ("{{ 1", "**1", " }}"),
+        ("{{ 1", " == 1", " }}"),
+        ("{{ 1", " if 1 else 1", " }}"),
+        ("{{ ", "not ", "1 }}"),
+        ("{{ ", "-", "1 }}"),
+        ("{{ ", "[", ""),
+        ("{{ 1", "|int", " }}"),
+        ("{{ 1", " is odd", " }}"),
+        ("{{ name", ".a", " }}"),
+        ("{{ name", "[0]", " }}"),
+        ("{{ name", "()", " }}"),
+        ("{% if 1 %}", "{% elif 1 %}", "{% endif %}"),
+        ("{% set x = [] %}", "{% set x = [x] %}", ""),
+        ("{% raw %}{{ \"{% endraw %}{{ \"}}\" ", "~1", " }}"),
+    ];
+    for (start, piece, end) in repeated {
+        for times in [30, 60, 98, 120, 145, 290, 50_000] {
+            let mut campaign = campaign_with(LETTER, "");
+            campaign.template.insert("text".into(), format!("{start}{}{end}", piece.repeat(times)));
+            let composer = Composer::new(&campaign);
+            assert!(times < 50_000 || composer.is_err(), "{piece}");
+            drop(composer.map(|it| it.preview(&recipient(json!({ "name": "Ada" })))));
+        }
+    }
+    let growing = "{% set n = namespace(x=1) %}{% for i in range(60000) %}{% set n.x = [n.x] %}{% endfor %}";
+    assert!(fails(&format!("{{ text: \"{growing}\" }}"), json!({})).contains("namespace"));
+}
+
 proptest! {
     #[test]
     fn no_row_gets_a_line_into_a_header_or_a_tag_into_html(name in "(\\PC|[\r\n\t\u{0}\u{b}]|<script>){0,20}") {
