@@ -23,16 +23,27 @@ pub fn parse(channel: Channel, text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Whether this is a mailbox: an address of mail, with a name before it or not.
+/// Whether this is one mailbox: an address of mail, with a name before it or not.
 pub fn mailbox(text: &str) -> Result<(), &'static str> {
     let text = text.trim();
+    if text.chars().any(char::is_control) {
+        return Err("it has control characters");
+    }
     match text.strip_suffix('>').map(|it| it.rsplit_once('<')) {
         None => email(text),
         Some(None) => Err("there is a `>` without a `<`"),
-        Some(Some((name, _))) if name.contains(['<', '>']) => Err("there is more than one address"),
-        Some(Some((name, _))) if name.chars().any(char::is_control) => Err("its name has control characters"),
-        Some(Some((_, address))) => email(address),
+        Some(Some((name, address))) => is_name(name.trim()).and_then(|()| email(address)),
     }
+}
+
+/// In quotes a name may have anything; outside of them some characters would make it another address.
+fn is_name(name: &str) -> Result<(), &'static str> {
+    let quoted = name.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+    let is_fine = match quoted {
+        Some(inside) => !inside.contains(['"', '\\']),
+        None => !name.contains(['<', '>', '(', ')', '[', ']', ',', ';', ':', '@', '\\', '"']),
+    };
+    if is_fine { Ok(()) } else { Err("the name has characters that have to be in quotes, or cannot be there at all") }
 }
 
 fn email(text: &str) -> Result<(), &'static str> {
@@ -178,6 +189,10 @@ mod tests {
             "News <news>",
             "a@b.example, c@d.example",
             "<a@b.example> <c@d.example>",
+            "eve@d.example, A <a@b.example>",
+            "A, B <a@b.example>",
+            "\"A\" , \"B\" <a@b.example>",
+            "\" <a@b.example>",
             "a@b.example>",
             "A\n <a@b.example>",
         ] {

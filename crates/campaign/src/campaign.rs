@@ -58,6 +58,9 @@ pub struct Audience {
     /// What kind of file; its name says so unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
+    /// What is between the values of a table; a comma or a tab unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delimiter: Option<char>,
     /// The field that says who it is; `id` if there is one, else the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -145,11 +148,9 @@ impl Campaign {
 
     /// Which fields of the audience say who it is, and where.
     pub fn fields(&self) -> Fields {
-        let address = self.audience.address.clone();
-        Fields {
-            id: self.audience.id.clone(),
-            address: address.unwrap_or_else(|| address_field(self.channel).to_owned()),
-        }
+        let Audience { id, address, delimiter, .. } = &self.audience;
+        let address = address.as_deref().unwrap_or(address_field(self.channel)).to_owned();
+        Fields { id: id.clone(), address, delimiter: delimiter.and_then(|c| u8::try_from(c).ok()) }
     }
 
     /// What is sent, for keys: the version, or a digest of the templates.

@@ -5,6 +5,7 @@ use onward_dispatcher::Recipient;
 use onward_journal::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::address;
 use crate::audience::{BadRow, Report};
 use crate::campaign::{BadRows, Campaign, UNSUBSCRIBE};
 use crate::compose::{Composer, Unfit};
@@ -120,6 +121,7 @@ impl<'a> Checker<'a> {
         }
         if self.campaign.channel == Channel::Email {
             list.push(Prerequisite::of("email.parts", parts(self.campaign)));
+            list.extend(from(self.campaign));
             list.push(Prerequisite::new("email.unsubscribe", true, unsubscribe(self.campaign)));
         }
         list.push(Prerequisite::of("schedule", schedule(self.campaign, self.now)));
@@ -144,6 +146,13 @@ fn parts(campaign: &Campaign) -> Result<String, String> {
         return Ok("from, subject and a body are there".to_owned());
     }
     Err(format!("a mail needs {}", lacking.join(" and ")))
+}
+
+/// Who it is from, where that is the same for all; where it is not, it is looked at when it is filled in.
+fn from(campaign: &Campaign) -> Option<Prerequisite> {
+    let from = campaign.template.get("from").filter(|text| !text.contains('{'))?;
+    let found = address::mailbox(from).map(|()| format!("from {}", from.trim()));
+    Some(Prerequisite::of("email.from", found.map_err(|reason| format!("`from` is no address: {reason}"))))
 }
 
 fn unsubscribe(campaign: &Campaign) -> &'static str {

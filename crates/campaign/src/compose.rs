@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::address;
 use crate::audience::Fields;
 use crate::campaign::Campaign;
+use crate::depth::too_deep;
 
 /// Bytes of a part, at most.
 const PART_BYTES_MAX: usize = 1 << 20;
@@ -56,8 +57,13 @@ impl Composer {
         templates.set_fuel(Some(STEPS_MAX));
         templates.set_recursion_limit(DEPTH_MAX);
         templates.set_debug(true);
+        // With it a loop could put a list into a list, without end.
+        templates.remove_global("namespace");
         let mut parts = Vec::new();
         for (part, text) in campaign.parts() {
+            if let Some((line, reason)) = too_deep(text) {
+                return Err(Unfit { part: part.to_owned(), line: Some(line), reason });
+            }
             let added = templates.add_template_owned(part.to_owned(), text.to_owned());
             added.map_err(|error| unfit(part, &error))?;
             parts.push(part.to_owned());
@@ -99,7 +105,7 @@ impl Composer {
         variables.insert("campaign", self.campaign.as_str().into());
         variables.insert("channel", self.channel.as_str().into());
         variables.insert("data", data);
-        Value::from_iter(variables)
+        Value::from_pairs(variables)
     }
 
     fn render(&self, part: &str, variables: &Value) -> Result<String, Unfit> {
@@ -151,7 +157,11 @@ fn unfit(part: &str, error: &minijinja::Error) -> Unfit {
 
 /// The piece of the template that is not defined.
 fn culprit(error: &minijinja::Error) -> Option<&str> {
-    let piece = error.template_source()?.get(error.range()?)?.trim();
+    let (source, range) = (error.template_source()?, error.range()?);
+    // Of `a.b.c` it may be told the end alone.
+    let is_before = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
+    let start = source.get(..range.start)?.trim_end_matches(is_before).len();
+    let piece = source.get(start..range.end)?.trim();
     (!piece.is_empty() && piece.len() <= 200).then_some(piece)
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_saphyr::options::MergeKeyPolicy;
 
-use crate::campaign::{Campaign, UNSUBSCRIBE};
+use crate::campaign::{Audience, Campaign, Format, UNSUBSCRIBE};
 use crate::error::Error;
 use crate::part::Part;
 use crate::provider::ProviderRef;
@@ -66,13 +66,7 @@ impl Campaign {
             name("version", version)?;
         }
         self.validate_template()?;
-        self.audience.format()?;
-        let fields = [("file", Some(&self.audience.file)), ("id", self.audience.id.as_ref())];
-        for (field, value) in fields.into_iter().chain([("address", self.audience.address.as_ref())]) {
-            if value.is_some_and(|value| value.trim().is_empty()) {
-                return Err(Error::field(format!("audience.{field}"), "is empty"));
-            }
-        }
+        self.audience.validate()?;
         self.schedule.begins_at().map_err(|message| Error::field("schedule.at", message))?;
         if !(1..=JOB_ITEMS_MAX).contains(&self.job_items) {
             return Err(Error::field("job_items", format!("has to be between 1 and {JOB_ITEMS_MAX}")));
@@ -105,6 +99,25 @@ impl Campaign {
             return Err(Error::field("retries", "`first_ms` is at most `max_ms`, and that is at most a week"));
         }
         Ok(())
+    }
+}
+
+impl Audience {
+    fn validate(&self) -> Result<(), Error> {
+        let format = self.format()?;
+        for (field, value) in [("file", Some(&self.file)), ("id", self.id.as_ref()), ("address", self.address.as_ref())]
+        {
+            if value.is_some_and(|value| value.trim().is_empty()) {
+                return Err(Error::field(format!("audience.{field}"), "is empty"));
+            }
+        }
+        match self.delimiter {
+            Some(_) if format == Format::Jsonl => Err(Error::field("audience.delimiter", "is for tables")),
+            Some(c) if !c.is_ascii() || c.is_ascii_alphanumeric() || matches!(c, '"' | '\r' | '\n' | '\0') => {
+                Err(Error::field("audience.delimiter", "has to be one character such as `;`"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -174,7 +187,8 @@ fn options() -> serde_saphyr::Options {
 fn syntax(error: &serde_saphyr::Error) -> Error {
     let place = error.location();
     let (line, column) = place.map_or((1, 1), |place| (place.line(), place.column()));
-    // It says the place too, which is said already.
     let message = error.without_snippet().to_string();
+    // Where it is stands before it already.
+    let message = message.strip_suffix(&format!(" at line {line}, column {column}")).unwrap_or(&message).to_owned();
     Error::Syntax { line, column, message }
 }

@@ -14,6 +14,7 @@ pub mod audience;
 mod campaign;
 mod check;
 mod compose;
+mod depth;
 mod document;
 mod error;
 mod part;

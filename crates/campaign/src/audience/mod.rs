@@ -29,6 +29,8 @@ pub struct Fields {
     pub id: Option<String>,
     /// Where.
     pub address: String,
+    /// What is between the values of a table; a comma or a tab unless told.
+    pub delimiter: Option<u8>,
 }
 
 /// A row that cannot be used.
@@ -75,9 +77,10 @@ enum Kind<R> {
 
 /// Reads an audience. It holds one row at a time.
 pub fn read<R: Read>(reader: R, format: Format, fields: &Fields, channel: Channel) -> Result<Rows<R>, Unreadable> {
+    let table = |reader, usual| Table::open(reader, fields.delimiter.unwrap_or(usual), fields, channel);
     let kind = match format {
-        Format::Csv => Kind::Table(Box::new(Table::open(reader, b',', fields, channel)?)),
-        Format::Tsv => Kind::Table(Box::new(Table::open(reader, b'\t', fields, channel)?)),
+        Format::Csv => Kind::Table(Box::new(table(reader, b',')?)),
+        Format::Tsv => Kind::Table(Box::new(table(reader, b'\t')?)),
         Format::Jsonl => Kind::Objects(Objects::new(reader, fields.clone(), channel)),
     };
     Ok(Rows(kind))

@@ -94,7 +94,7 @@ impl<R: Read> Table<R> {
 fn columns(header: &ByteRecord) -> Result<Vec<String>, Unreadable> {
     let mut columns: Vec<String> = Vec::new();
     for name in header {
-        let refuse = || Unreadable::Header("the names of its columns are not UTF-8".to_owned());
+        let refuse = || Unreadable::Header("the names of its columns are not UTF-8: save it as that".to_owned());
         let name = std::str::from_utf8(name).map_err(|_| refuse())?.trim();
         if !name.is_empty() && columns.iter().any(|column| column == name) {
             return Err(Unreadable::Header(format!("there are two columns `{name}`")));

@@ -9,7 +9,7 @@ use onward_dispatcher::Recipient;
 use proptest::prelude::*;
 
 fn by_email() -> Fields {
-    Fields { id: None, address: "email".to_owned() }
+    Fields { id: None, address: "email".to_owned(), delimiter: None }
 }
 
 /// What is in there: people, and lines with what is wrong with them.
@@ -46,6 +46,9 @@ fn tables_of_other_programs_are_read() {
     assert_eq!((ids(&good), bad), (vec!["ada@example.com", "eve@example.com"], vec![]));
     assert_eq!(good[0].data["name"], "Ada\r\nL");
     assert_eq!(good[1].data.len(), 1);
+    let fields = Fields { delimiter: Some(b';'), ..by_email() };
+    let rows = read(&b"email;name\nada@example.com;\"Ada; L, x\"\n"[..], Format::Csv, &fields, Channel::Email).unwrap();
+    assert_eq!(rows.map(Result::unwrap).next().unwrap().data["name"], "Ada; L, x");
     let (good, _) = found(Format::Tsv, b"name\temail\nAda, L\tada@example.com\n");
     assert_eq!(good[0].data["name"], "Ada, L");
 }
@@ -82,18 +85,18 @@ fn a_table_without_the_columns_that_are_needed_is_refused() {
         let refused = read(bytes, Format::Csv, &by_email(), Channel::Email).err().unwrap();
         assert!(matches!(&refused, Unreadable::Header(why) if why.contains(words)), "{refused}");
     }
-    let fields = Fields { id: Some("number".into()), address: "email".into() };
+    let fields = Fields { id: Some("number".into()), address: "email".into(), delimiter: None };
     assert!(read(&b"id,email\n"[..], Format::Csv, &fields, Channel::Email).is_err());
 }
 
 #[test]
 fn a_field_of_any_name_can_say_who_and_where() {
-    let fields = Fields { id: Some("customer".into()), address: "call".into() };
+    let fields = Fields { id: Some("customer".into()), address: "call".into(), delimiter: None };
     let rows = read(&b"call,customer,id\n+49 30 123456,7,x\n"[..], Format::Csv, &fields, Channel::Voice).unwrap();
     let people: Vec<Recipient> = rows.map(Result::unwrap).collect();
     assert_eq!((people[0].id.as_str(), people[0].address.as_str()), ("7", "+4930123456"));
     assert_eq!(people[0].data["id"], "x");
-    let same = Fields { id: Some("email".into()), address: "email".into() };
+    let same = Fields { id: Some("email".into()), address: "email".into(), delimiter: None };
     for (format, text) in
         [(Format::Csv, "id,email\n1,a@example.com\n"), (Format::Jsonl, r#"{"id":1,"email":"a@example.com"}"#)]
     {
@@ -179,8 +182,9 @@ fn a_report_keeps_the_first_bad_rows_and_counts_them_all() {
 proptest! {
     #[test]
     fn no_bytes_make_it_panic_and_every_recipient_is_sound(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        for format in [Format::Csv, Format::Tsv, Format::Jsonl] {
-            let text = [b"email,id\na@example.com,", &bytes[..]].concat();
+        let starts = [(Format::Csv, "email,id\na@example.com,"), (Format::Tsv, "email\tid\na@example.com\t"), (Format::Jsonl, "")];
+        for (format, start) in starts {
+            let text = [start.as_bytes(), &bytes[..]].concat();
             for recipient in read(&text[..], format, &by_email(), Channel::Email).unwrap().flatten() {
                 prop_assert!(!recipient.id.is_empty() && recipient.id.len() <= 255);
                 prop_assert!(!recipient.address.contains(['\r', '\n', ' ']));

@@ -41,9 +41,10 @@ fn a_good_campaign_passes() {
     let list = over(&campaign, "email,name\na@example.com,Ada\n");
     assert!(list.iter().all(|it| it.pass), "{list:?}");
     let ids: Vec<&str> = list.iter().map(|it| it.id.as_str()).collect();
-    let expected = ["template.compiles", "template.renders", "email.parts", "email.unsubscribe", "schedule"];
-    assert_eq!(ids[..5], expected);
-    assert_eq!(ids[5..], ["audience.somebody", "audience.rows"]);
+    let expected =
+        ["template.compiles", "template.renders", "email.parts", "email.from", "email.unsubscribe", "schedule"];
+    assert_eq!(ids[..6], expected);
+    assert_eq!(ids[6..], ["audience.somebody", "audience.rows"]);
     assert_eq!(serde_json::from_value::<Vec<Prerequisite>>(serde_json::to_value(&list).unwrap()).unwrap(), list);
 }
 
@@ -55,6 +56,15 @@ fn a_mail_needs_its_parts() {
     assert_eq!(parts("{ from: a@example.com, text: t }"), Some(false));
     assert_eq!(parts("{ from: a@example.com, subject: s }"), Some(false));
     assert_eq!(parts("{ from: a@example.com, subject: ' ', text: t }"), Some(false));
+}
+
+#[test]
+fn who_a_mail_is_from_is_an_address() {
+    let from =
+        |from: &str| passes(&campaign_with(&format!("{{ from: '{from}', subject: s, text: t }}"), ""), "email.from");
+    assert_eq!(from("News <news@example.com>"), Some(true));
+    assert_eq!(from("News"), Some(false));
+    assert_eq!(from("{{ name }} <news@example.com>"), None);
 }
 
 #[test]

@@ -68,6 +68,15 @@ fn a_file_is_loaded_with_the_files_that_it_names() {
 }
 
 #[test]
+fn the_file_that_the_page_shows_is_one() {
+    let page = include_str!("../../../../docs/campaigns.md");
+    let shown = page.split("```yaml\n").nth(1).and_then(|it| it.split("```").next()).unwrap();
+    let campaign = Campaign::parse(shown, &|file| Ok(file.to_owned())).unwrap();
+    assert_eq!(campaign.template["text"], "letter.txt");
+    onward_campaign::Composer::new(&campaign).unwrap();
+}
+
+#[test]
 fn what_is_not_said_has_a_default() {
     let campaign = campaign_with(LETTER, "");
     assert_eq!((campaign.job_items, campaign.retries.calls, campaign.retries.max_ms), (100, 5, 600_000));
@@ -89,6 +98,11 @@ fn a_provider_may_be_defined_on_the_spot() {
 
 #[test]
 fn a_mistake_is_shown_where_it_is() {
+    assert_eq!(
+        refused(&text_with(LETTER, "job_items: many")),
+        "line 6, column 12: invalid u32",
+        "and it is said once where that is"
+    );
     let misspelt = parse(&text_with(LETTER, "job_itmes: 3")).unwrap_err();
     assert!(
         matches!(&misspelt, Error::Syntax { line: 6, column: 1, message } if message.contains("job_itmes")),
@@ -135,7 +149,11 @@ fn what_cannot_be_meant_is_refused() {
     assert!(refused(&text_with("{ text: a, unsubscribe: b }", "unsubscribe: c")).starts_with("unsubscribe: "));
     assert!(refused(&text_with(LETTER, "").replace("campaign: news", "campaign: ../news")).starts_with("campaign: "));
     assert!(refused(&text_with(LETTER, "").replace("people.csv", "people.xls")).starts_with("audience.format: "));
-    assert!(refused(&text_with(LETTER, "job_items: 3\njob_items: 4")).contains("line"));
+    assert!(refused(&text_with(LETTER, "job_items: 3\njob_items: 4")).contains("duplicate"));
+    for rest in ["delimiter: ';;'", "delimiter: '\"'", "delimiter: 'ä'", "delimiter: ';', format: jsonl"] {
+        let text = text_with(LETTER, "").replace("file: people.csv", &format!("file: people.csv, {rest}"));
+        assert!(parse(&text).is_err(), "{rest}");
+    }
 }
 
 #[test]
