@@ -45,6 +45,7 @@ const LAYERS: &[Layer] = &[
     layer("crates/store-sqlite", "onward-store-sqlite", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/store-postgres", "onward-store-postgres", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/dispatcher", DISPATCHER, Uses::Only(&[STORE, JOURNAL, DISPATCH])),
+    layer("crates/providers", "onward-providers", Uses::Only(&[DISPATCHER, DISPATCH, JOURNAL])),
     layer("crates/wasm", WASM, Uses::Only(&[JOURNAL, EXECUTION])),
     layer("crates/engine", ENGINE, Uses::Only(&[API, JOURNAL, EXECUTION, RUNS, DISPATCH, STORE])),
     layer("crates/server", "onward-server", Uses::Only(&[ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH])),
