@@ -215,6 +215,24 @@ pub(crate) fn ensure_schemathesis(run: &Run) -> Result<()> {
     Ok(())
 }
 
+/// The version of the server that takes mail in tests.
+const AIOSMTPD: &str = "aiosmtpd==1.4.6";
+
+/// Installs it into a folder of its own.
+pub(crate) fn ensure_aiosmtpd(run: &Run) -> Result<()> {
+    let python = run.root.join("target/aiosmtpd/bin/python");
+    let version = AIOSMTPD.rsplit('=').next().unwrap_or_default();
+    let printed = python.to_str().and_then(|python| probe(&run.root, python, &["-m", "aiosmtpd", "--version"]));
+    if printed.is_some_and(|printed| printed.split_whitespace().last() == Some(version)) {
+        return Ok(());
+    }
+    eprintln!("  installing {AIOSMTPD}");
+    Call::new(run, "python3", ["-m", "venv", "--clear", "target/aiosmtpd"]).quiet()?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", AIOSMTPD];
+    Call::new(run, "target/aiosmtpd/bin/python", pip).quiet()?;
+    Ok(())
+}
+
 fn modified(path: &Path) -> Option<SystemTime> {
     path.metadata().and_then(|meta| meta.modified()).ok()
 }

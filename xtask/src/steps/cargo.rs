@@ -18,6 +18,7 @@ pub(crate) fn clippy(run: &Run) -> Result<()> {
 /// A long run also enumerates longer journals, kills processes ten times as often, and lets nodes come and go for two minutes.
 pub(crate) fn test(run: &Run) -> Result<()> {
     tools::ensure_schemathesis(run)?;
+    tools::ensure_aiosmtpd(run)?;
     let call = Call::new(run, "cargo", ["test", "--workspace", "--locked"]);
     match run.length {
         Length::Short => call.shown(),

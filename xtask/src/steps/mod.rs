@@ -71,6 +71,7 @@ fn install_everything(run: &Run) -> Result<()> {
     let all: Vec<&Tool> = STEPS.iter().flat_map(|step| step.tools).copied().collect();
     tools::ensure(run, &all)?;
     tools::ensure_schemathesis(run)?;
+    tools::ensure_aiosmtpd(run)?;
     tools::ensure_node_modules(run, model::FOLDER)
 }
 

@@ -18,7 +18,10 @@ enum Uses {
 const JOURNAL: &str = "onward-journal";
 const RUNS: &str = "onward-runs";
 const DISPATCH: &str = "onward-dispatch";
+const CAMPAIGN: &str = "onward-campaign";
 const DISPATCHER: &str = "onward-dispatcher";
+const OUTLETS: &str = "onward-outlets";
+const PROVIDERS: &str = "onward-providers";
 const STORE: &str = "onward-store";
 const EXECUTION: &str = "onward-execution";
 const WASM: &str = "onward-wasm";
@@ -45,10 +48,16 @@ const LAYERS: &[Layer] = &[
     layer("crates/store-sqlite", "onward-store-sqlite", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/store-postgres", "onward-store-postgres", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/dispatcher", DISPATCHER, Uses::Only(&[STORE, JOURNAL, DISPATCH])),
-    layer("crates/campaign", "onward-campaign", Uses::Only(&[DISPATCHER, DISPATCH, JOURNAL])),
+    layer("crates/campaign", CAMPAIGN, Uses::Only(&[DISPATCHER, DISPATCH, JOURNAL])),
+    layer("crates/providers", PROVIDERS, Uses::Only(&[DISPATCHER, DISPATCH, JOURNAL])),
+    layer("crates/outlets", OUTLETS, Uses::Only(&[CAMPAIGN, PROVIDERS, DISPATCHER, STORE, JOURNAL])),
     layer("crates/wasm", WASM, Uses::Only(&[JOURNAL, EXECUTION])),
     layer("crates/engine", ENGINE, Uses::Only(&[API, JOURNAL, EXECUTION, RUNS, DISPATCH, STORE])),
-    layer("crates/server", "onward-server", Uses::Only(&[ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH])),
+    layer(
+        "crates/server",
+        "onward-server",
+        Uses::Only(&[ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH, DISPATCHER, CAMPAIGN, OUTLETS]),
+    ),
     layer("crates/sim", "onward-sim", Uses::Only(&[ENGINE, EXECUTION, STORE, JOURNAL, RUNS, DISPATCH, DISPATCHER])),
     layer("crates/testing", "onward-testing", Uses::Only(&[JOURNAL, RUNS])),
     layer("crates/embed", "onward-embed", Uses::Only(LIBRARY)),

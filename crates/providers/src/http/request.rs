@@ -1,0 +1,225 @@
+//! Requests, written from templates. They can go to the host that the document names, and to no other.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use minijinja::Value;
+use reqwest::Method;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use url::{Host, Url};
+
+use crate::http::spec::{HttpSpec, LookSpec};
+use crate::http::template::{Escape, Template};
+use crate::parcel::Parcel;
+
+const JSON: &str = "application/json";
+
+/// What is to be sent where.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Option<String>,
+}
+
+/// Whom a URL leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    scheme: String,
+    host: Host,
+    port: u16,
+}
+
+impl Target {
+    fn of(url: &Url) -> Option<Self> {
+        let port = url.port_or_known_default()?;
+        Some(Self { scheme: url.scheme().to_owned(), host: url.host()?.to_owned(), port })
+    }
+
+    fn is_loopback(&self) -> bool {
+        match &self.host {
+            Host::Domain(name) => name == "localhost",
+            Host::Ipv4(address) => address.is_loopback(),
+            Host::Ipv6(address) => address.is_loopback(),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// Whom the template of a URL leads to, whatever is filled in.
+pub(crate) fn target(template: &str) -> Result<Target, String> {
+    let expected = || format!("{template} is not a URL that begins with https://host/ or http://host/");
+    let (scheme, rest) = template.split_once("://").ok_or_else(expected)?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if !matches!(scheme, "http" | "https") || authority.contains(['{', '}', '%', '\\']) {
+        return Err(format!("{}, without a template before the path", expected()));
+    }
+    let url: Url = format!("{scheme}://{authority}/").parse().map_err(|_| expected())?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("there is no place for a password in a URL: use auth".to_owned());
+    }
+    Target::of(&url).ok_or_else(expected)
+}
+
+/// A request whose gaps are to be filled in.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    method: Method,
+    target: Target,
+    url: Template,
+    headers: Vec<(HeaderName, Template)>,
+    key_header: Option<HeaderName>,
+    body: Option<Template>,
+    is_json: bool,
+}
+
+impl Draft {
+    pub(crate) fn of(spec: &HttpSpec) -> Result<Self, String> {
+        let target = target(&spec.url)?;
+        if target.scheme == "http" && !target.is_loopback() && !spec.allow_plaintext {
+            return Err("http:// would send everything in the clear to another machine: use https://, or say \
+                        allow_plaintext: true"
+                .to_owned());
+        }
+        let content_type = spec.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE.as_str()));
+        let escape = body_escape(content_type.map_or(JSON, |(_, value)| value));
+        let header = |(name, source): (&String, &String)| {
+            Ok((header_name(name)?, Template::new(&format!("the header {name}"), source, Escape::Plain)?))
+        };
+        let body = spec.body.as_ref().map(|source| Template::new("the body", source, escape)).transpose()?;
+        Ok(Self {
+            method: method(&spec.method)?,
+            target,
+            url: Template::new("the URL", &spec.url, Escape::Percent)?,
+            headers: spec.headers.iter().map(header).collect::<Result<_, String>>()?,
+            key_header: spec.idempotency_header.as_deref().map(header_name).transpose()?,
+            is_json: body.is_some() && escape == Escape::Json,
+            body,
+        })
+    }
+
+    /// The request that asks what became of a key.
+    pub(crate) fn of_look(spec: &HttpSpec, look: &LookSpec) -> Result<Self, String> {
+        let target = target(&look.url)?;
+        if target != self::target(&spec.url)? {
+            return Err("look.url leads to another host than url".to_owned());
+        }
+        Ok(Self {
+            method: method(&look.method)?,
+            target,
+            url: Template::new("the URL to look at", &look.url, Escape::Percent)?,
+            headers: Vec::new(),
+            key_header: None,
+            body: None,
+            is_json: false,
+        })
+    }
+
+    /// The request for one item.
+    pub(crate) fn write(&self, parcel: &Parcel<'_>) -> Result<Request, String> {
+        let mut request = self.fill(&variables(parcel))?;
+        if let Some(name) = &self.key_header {
+            request.headers.insert(name.clone(), header_value(parcel.key)?);
+        }
+        Ok(request)
+    }
+
+    /// The request for many.
+    pub(crate) fn write_batch(&self, parcels: &[Parcel<'_>]) -> Result<Request, String> {
+        let items: Value = parcels.iter().map(variables).collect();
+        self.fill(&Value::from_pairs([("items", items)]))
+    }
+
+    /// The request about a key.
+    pub(crate) fn write_look(&self, key: &str) -> Result<Request, String> {
+        self.fill(&Value::from_pairs([("key", key)]))
+    }
+
+    fn fill(&self, about: &Value) -> Result<Request, String> {
+        let url: Url = self.url.render(about)?.parse().map_err(|cause| format!("the URL cannot be used: {cause}"))?;
+        if Target::of(&url).as_ref() != Some(&self.target) {
+            return Err("the URL leads to another host".to_owned());
+        }
+        let body = self.body.as_ref().map(|body| body.render(about)).transpose()?;
+        if let Some(body) = body.as_ref().filter(|_| self.is_json) {
+            let checked: Result<serde::de::IgnoredAny, _> = serde_json::from_str(body);
+            checked
+                .map_err(|cause| format!("the body is not JSON, which quotes around {{{{ }}}} can cause: {cause}"))?;
+        }
+        let mut headers = HeaderMap::new();
+        if self.is_json {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        }
+        for (name, template) in &self.headers {
+            headers.insert(name.clone(), header_value(&template.render(about)?)?);
+        }
+        Ok(Request { method: self.method.clone(), url, headers, body })
+    }
+}
+
+/// How what is printed in a body is encoded.
+fn body_escape(content_type: &str) -> Escape {
+    let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match kind.as_str() {
+        "application/x-www-form-urlencoded" => Escape::Percent,
+        kind if kind.ends_with("/json") || kind.ends_with("+json") => Escape::Json,
+        _ => Escape::Plain,
+    }
+}
+
+/// What templates know of an item. Its own names go before those of parts.
+fn variables(parcel: &Parcel<'_>) -> Value {
+    let parts = parcel.message.parts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    let own = [("key", parcel.key), ("item", parcel.item), ("to", parcel.to), ("recipient", parcel.recipient)];
+    Value::from_pairs(parts.chain(own).collect::<BTreeMap<&str, &str>>())
+}
+
+fn method(name: &str) -> Result<Method, String> {
+    match name {
+        "GET" | "POST" | "PUT" | "PATCH" | "DELETE" => Method::from_bytes(name.as_bytes()).map_err(|it| it.to_string()),
+        _ => Err(format!("{name} is not a method: expected POST, PUT, PATCH, DELETE or GET")),
+    }
+}
+
+pub(crate) fn header_name(name: &str) -> Result<HeaderName, String> {
+    HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{name}` is not the name of a header"))
+}
+
+/// Control characters would begin another header.
+pub(crate) fn header_value(text: &str) -> Result<HeaderValue, String> {
+    HeaderValue::from_str(text).map_err(|_| "a header would have a line break or a control character in it".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::target;
+
+    #[test]
+    fn whom_a_url_leads_to_is_known_before_anything_is_filled_in() {
+        for (url, host) in [
+            ("https://api.example.org/v1/{{ to }}", "api.example.org:443"),
+            ("http://127.0.0.1:8080?to={{ to }}", "127.0.0.1:8080"),
+            ("https://[::1]/x", "[::1]:443"),
+        ] {
+            assert_eq!(target(url).map(|it| it.to_string()), Ok(host.to_owned()));
+        }
+        for url in [
+            "https://{{ to }}/x",
+            "https://example.org{{ to }}/x",
+            "https://user:secret@example.org/",
+            "ftp://example.org/",
+            "example.org",
+            "{{ to }}",
+            "https://example.org\\{{ to }}",
+            "https://",
+        ] {
+            assert!(target(url).is_err(), "{url}");
+        }
+    }
+}

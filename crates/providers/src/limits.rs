@@ -1,0 +1,134 @@
+//! How many may be reached in which time, as a document says it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+const SECOND_US: u64 = 1_000_000;
+
+/// How many may be reached through a provider.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// In any second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<u32>,
+    /// In any minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_minute: Option<u32>,
+    /// In any hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_hour: Option<u32>,
+    /// So many at once after a quiet time; one unless it is said. What is more than one comes on top of the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// In each domain of mail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_domain: Option<DomainLimits>,
+}
+
+/// How many may be reached in each domain.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DomainLimits {
+    /// In any second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<u32>,
+    /// In any minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_minute: Option<u32>,
+    /// In any hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_hour: Option<u32>,
+    /// So many at once after a quiet time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// In domains for which something else holds, by their names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub overrides: BTreeMap<String, Rates>,
+}
+
+/// How many in which time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rates {
+    /// In any second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<u32>,
+    /// In any minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_minute: Option<u32>,
+    /// In any hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_hour: Option<u32>,
+    /// So many at once after a quiet time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+}
+
+impl Limits {
+    /// What holds for all that goes through the provider.
+    pub fn rates(&self) -> Rates {
+        let Self { per_second, per_minute, per_hour, burst, .. } = *self;
+        Rates { per_second, per_minute, per_hour, burst }
+    }
+
+    /// What is wrong with them, if anything is.
+    pub fn check(&self) -> Result<(), String> {
+        self.rates().check("the provider")?;
+        let Some(domains) = &self.per_domain else { return Ok(()) };
+        domains.rates().check("a domain")?;
+        domains.overrides.iter().try_for_each(|(domain, rates)| rates.check(domain))
+    }
+}
+
+impl DomainLimits {
+    /// What holds for a domain of which nothing else is said.
+    pub fn rates(&self) -> Rates {
+        let Self { per_second, per_minute, per_hour, burst, .. } = *self;
+        Rates { per_second, per_minute, per_hour, burst }
+    }
+}
+
+impl Rates {
+    /// The time between two for each of its rates, in microseconds, rounded up.
+    pub(crate) fn intervals_us(&self) -> [Option<u64>; 3] {
+        let each =
+            |count: Option<u32>, seconds: u64| count.map(|it| (seconds * SECOND_US).div_ceil(u64::from(it.max(1))));
+        [each(self.per_second, 1), each(self.per_minute, 60), each(self.per_hour, 3_600)]
+    }
+
+    fn check(&self, whose: &str) -> Result<(), String> {
+        match [self.per_second, self.per_minute, self.per_hour, self.burst].contains(&Some(0)) {
+            true => {
+                Err(format!("a limit of {whose} is 0, which lets nobody pass: leave it out, or pause the campaign"))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Limits;
+
+    #[test]
+    fn a_limit_that_lets_nobody_pass_is_refused() {
+        let limits = |text: &str| serde_json::from_str::<Limits>(text).unwrap().check();
+        assert_eq!(limits(r#"{"per_second":5,"per_domain":{"overrides":{"example.org":{"per_hour":1}}}}"#), Ok(()));
+        for text in [
+            r#"{"per_second":0}"#,
+            r#"{"burst":0}"#,
+            r#"{"per_domain":{"per_minute":0}}"#,
+            r#"{"per_domain":{"overrides":{"example.org":{"per_hour":0}}}}"#,
+        ] {
+            assert!(limits(text).unwrap_err().contains("lets nobody pass"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        assert!(serde_json::from_str::<Limits>(r#"{"per_day":5}"#).is_err());
+        assert!(serde_json::from_str::<Limits>(r#"{"per_domain":{"overrides":{"a.b":{"per_day":5}}}}"#).is_err());
+    }
+}

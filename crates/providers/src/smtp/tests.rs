@@ -1,0 +1,271 @@
+//! What is answered for an item, against a server that misbehaves at every moment at which it can.
+
+use std::time::Duration;
+
+use onward_dispatch::Answer;
+use onward_dispatcher::Message;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::hostile::{Act, At, Hostile, Whim};
+use super::{Smtp, SmtpSpec};
+use crate::parcel::Parcel;
+use crate::secret::Secrets;
+
+struct Known;
+
+impl Secrets for Known {
+    fn secret(&self, name: &str) -> Option<String> {
+        (name == "MAIL").then(|| "hunter2".to_owned())
+    }
+}
+
+fn spec(more: &serde_json::Value) -> Result<SmtpSpec, serde_json::Error> {
+    let mut spec = json!({ "url": "smtp://127.0.0.1:2525", "tls": "none", "timeout_ms": 5_000 });
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    serde_json::from_value(spec)
+}
+
+fn provider(port: u16, more: serde_json::Value) -> Smtp {
+    let mut spec = spec(&more).unwrap();
+    spec.url = format!("smtp://127.0.0.1:{port}");
+    spec.build("mail", &Known).unwrap()
+}
+
+async fn send_to(smtp: &Smtp, to: &str, text: &str) -> Answer {
+    let parts = [("from", "shop@example.com"), ("subject", "Hello"), ("text", text)];
+    let message = Message { parts: parts.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec() };
+    smtp.send(&Parcel { item: "j.0", key: "ab12", to, recipient: "ada", message: &message }).await
+}
+
+async fn send(smtp: &Smtp) -> Answer {
+    send_to(smtp, "ada@example.org", "Hi").await
+}
+
+fn kind(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Accepted(_) => "accepted",
+        Answer::Refused(_) => "refused",
+        Answer::Later(_) => "later",
+        Answer::Busy(..) => "busy",
+        Answer::Unknown(_) => "unknown",
+        Answer::Unfit(_) => "unfit",
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_the_server_takes_is_accepted_by_its_id() {
+    let server = Hostile::start(Vec::new()).await;
+    let smtp = provider(server.port, json!({}));
+    assert_eq!(
+        send_to(&smtp, "ada@example.org", "Hi\r\n.\r\nQUIT\r\n..\n").await,
+        Answer::Accepted(Some("ab12@example.com".into()))
+    );
+    let message = server.seen.lock().unwrap().messages[0].clone();
+    assert!(message.contains("Message-ID: <ab12@example.com>"), "{message}");
+    assert!(message.contains("\r\n..\r\nQUIT\r\n"), "{message}");
+}
+
+#[tokio::test]
+async fn what_the_server_says_at_each_moment_is_answered() {
+    let table = [
+        (At::Greeting, "421 too many", "busy"),
+        (At::Greeting, "450 not now", "busy"),
+        (At::Greeting, "554 go away", "busy"),
+        (At::Ehlo, "421 closing", "busy"),
+        (At::Ehlo, "550 who?", "busy"),
+        (At::Mail, "421 closing", "busy"),
+        (At::Mail, "452 full", "busy"),
+        (At::Mail, "550 no such sender", "refused"),
+        (At::Recipient, "450 greylisted", "later"),
+        (At::Recipient, "421 closing", "busy"),
+        (At::Recipient, "550 no such user", "refused"),
+        (At::Data, "451 try again", "later"),
+        (At::Data, "554 no", "refused"),
+        (At::Data, "250 what?", "later"),
+        (At::Dot, "451 try again", "later"),
+        (At::Dot, "421 closing", "later"),
+        (At::Dot, "554 spam", "refused"),
+        (At::Dot, "nonsense", "unknown"),
+        (At::Dot, "354 what?", "unknown"),
+        (At::Mail, "nonsense", "later"),
+    ];
+    for (at, said, expected) in table {
+        let server = Hostile::that(at, Act::Say(said)).await;
+        let answer = send(&provider(server.port, json!({}))).await;
+        assert_eq!(kind(&answer), expected, "{at:?} {said}: {answer:?}");
+        assert_eq!(server.messages(), usize::from(at == At::Dot));
+    }
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_in_doubt_only_after_the_end_of_the_message() {
+    for at in [At::Greeting, At::Ehlo, At::Mail, At::Recipient, At::Data] {
+        let server = Hostile::that(at, Act::Drop).await;
+        let answer = send(&provider(server.port, json!({}))).await;
+        assert_eq!(kind(&answer), "later", "{at:?}: {answer:?}");
+        assert_eq!(server.messages(), 0);
+    }
+    let server = Hostile::that(At::Dot, Act::Drop).await;
+    let answer = send(&provider(server.port, json!({}))).await;
+    assert_eq!(kind(&answer), "unknown", "{answer:?}");
+    assert_eq!(server.messages(), 1);
+}
+
+#[tokio::test]
+async fn a_long_message_that_could_not_be_written_whole_was_not_sent() {
+    let server = Hostile::that(At::Content, Act::Drop).await;
+    let long = "A line of text that is repeated very often.\r\n".repeat(500_000);
+    let answer = send_to(&provider(server.port, json!({})), "ada@example.org", &long).await;
+    assert_eq!(kind(&answer), "later", "{answer:?}");
+    // Of a short one nobody can tell: all of it was written before the connection was seen to be lost.
+    let answer = send(&provider(server.port, json!({}))).await;
+    assert_eq!(kind(&answer), "unknown", "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_in_time_leaves_doubt_only_at_the_end() {
+    for (at, expected) in [
+        (At::Greeting, "later"),
+        (At::Mail, "later"),
+        (At::Recipient, "later"),
+        (At::Data, "later"),
+        (At::Dot, "unknown"),
+    ] {
+        let server = Hostile::that(at, Act::Hang).await;
+        let answer = send(&provider(server.port, json!({ "timeout_ms": 300 }))).await;
+        assert_eq!(kind(&answer), expected, "{at:?}: {answer:?}");
+        assert!(format!("{answer:?}").contains("in time"), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_has_taken_nothing() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    assert_eq!(kind(&send(&provider(port, json!({}))).await), "later");
+}
+
+#[tokio::test]
+async fn messages_share_a_connection_and_a_refused_recipient_does_not_spoil_it() {
+    let whim = |at, said| Whim { connection: Some(0), at, act: Act::Say(said) };
+    let server = Hostile::start(vec![whim(At::Recipient, "550 no such user")]).await;
+    let smtp = provider(server.port, json!({}));
+    for _ in 0..3 {
+        assert_eq!(kind(&send(&smtp).await), "refused");
+    }
+    assert_eq!(server.connections(), 1);
+    let resets = server.seen.lock().unwrap().commands.iter().filter(|it| *it == "RSET").count();
+    assert_eq!(resets, 3);
+    let server = Hostile::start(Vec::new()).await;
+    let smtp = provider(server.port, json!({}));
+    for _ in 0..3 {
+        assert_eq!(kind(&send(&smtp).await), "accepted");
+    }
+    assert_eq!((server.connections(), server.messages()), (1, 3));
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_has_closed_meanwhile_is_replaced() {
+    for act in [Act::Drop, Act::Say("421 idle for too long")] {
+        let whim = Whim { connection: Some(0), at: At::Mail, act };
+        let server = Hostile::start(vec![whim]).await;
+        let smtp = provider(server.port, json!({}));
+        // A connection on which the next sender is not heard.
+        let stale = smtp.pool.connect(Instant::now() + Duration::from_secs(5)).await.unwrap();
+        smtp.pool.keep(stale, Instant::now());
+        assert_eq!(kind(&send(&smtp).await), "accepted");
+        assert_eq!((server.connections(), server.messages()), (2, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_uses_is_not_kept() {
+    let server = Hostile::start(Vec::new()).await;
+    let smtp = provider(server.port, json!({ "idle_ms": 0 }));
+    for _ in 0..2 {
+        assert_eq!(kind(&send(&smtp).await), "accepted");
+    }
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn no_more_connections_are_made_than_there_may_be() {
+    let server = Hostile::start(Vec::new()).await;
+    let smtp = provider(server.port, json!({ "connections": 2, "timeout_ms": 200 }));
+    let all = smtp.free.acquire_many(2).await.unwrap();
+    assert_eq!(kind(&send(&smtp).await), "busy");
+    assert_eq!(server.connections(), 0);
+    drop(all);
+    let answers = futures_util::future::join_all((0..10).map(|_| send(&smtp))).await;
+    assert!(answers.iter().all(|answer| kind(answer) == "accepted"), "{answers:?}");
+    assert_eq!((server.connections(), server.messages()), (2, 10));
+}
+
+#[tokio::test]
+async fn a_password_is_sent_and_never_printed_and_a_wrong_one_refuses_nobody() {
+    let login = json!({ "user": "shop", "password": { "secret": "MAIL" } });
+    let server = Hostile::start(Vec::new()).await;
+    let smtp = provider(server.port, login.clone());
+    assert_eq!(kind(&send(&smtp).await), "accepted");
+    let printed = format!("{smtp:?}");
+    assert!(!printed.contains("hunter2") && printed.contains("(secret)"), "{printed}");
+    let commands = server.seen.lock().unwrap().commands.clone();
+    // NUL shop NUL hunter2
+    assert!(commands.contains(&"AUTH PLAIN AHNob3AAaHVudGVyMg==".to_owned()), "{commands:?}");
+    let server = Hostile::that(At::Auth, Act::Say("535 wrong password")).await;
+    assert_eq!(kind(&send(&provider(server.port, login)).await), "busy");
+}
+
+#[tokio::test]
+async fn a_server_without_encryption_is_not_used_unless_somebody_says_so() {
+    let server = Hostile::start(Vec::new()).await;
+    let answer = send(&provider(server.port, json!({ "tls": "starttls" }))).await;
+    assert_eq!(kind(&answer), "busy");
+    assert!(format!("{answer:?}").contains("STARTTLS"), "{answer:?}");
+    let commands = server.seen.lock().unwrap().commands.clone();
+    assert!(!commands.iter().any(|it| it.starts_with("MAIL") || it.starts_with("AUTH")), "{commands:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_made_is_not_sent() {
+    let server = Hostile::start(Vec::new()).await;
+    let smtp = provider(server.port, json!({}));
+    for to in ["nobody", "ada@example.org\r\nRCPT TO:<eve@example.org>"] {
+        assert_eq!(kind(&send_to(&smtp, to, "Hi").await), "unfit");
+    }
+    let answer = send_to(&smtp, "ädä@example.org", "Hi").await;
+    assert_eq!(kind(&answer), "refused", "{answer:?}");
+    assert_eq!(server.messages(), 0);
+}
+
+#[test]
+fn what_is_wrong_in_a_document_is_said() {
+    let refused = |more: serde_json::Value| spec(&more).unwrap().build("mail", &Known).unwrap_err();
+    for (more, said) in [
+        (json!({ "url": "smtp://mail.example.org" }), "in the clear"),
+        (json!({ "url": "smtp://10.0.0.1" }), "in the clear"),
+        (json!({ "url": "smtps://mail.example.org" }), "leave tls out"),
+        (json!({ "url": "http://mail.example.org" }), "not the URL of a server of mail"),
+        (json!({ "url": "smtp://127.0.0.1/x" }), "not the URL of a server of mail"),
+        (json!({ "url": "mail.example.org" }), "not a URL"),
+        (json!({ "url": "smtp://shop:hunter2@127.0.0.1" }), "no place for a password"),
+        (json!({ "user": "shop" }), "no password"),
+        (json!({ "password": { "secret": "MAIL" } }), "no user"),
+        (json!({ "user": "shop", "password": { "secret": "NONE" } }), "ONWARD_SECRET_NONE"),
+        (json!({ "from": "nobody" }), "is not an address"),
+        (json!({ "domain": "a b" }), "is not a domain"),
+        (json!({ "connections": 0 }), "connections"),
+        (json!({ "ca_file": "nowhere.pem" }), "nowhere.pem"),
+    ] {
+        let words = refused(more.clone());
+        assert!(words.contains(said), "{more}: {words}");
+        assert!(!words.contains("hunter2"));
+    }
+    assert!(
+        spec(&json!({ "url": "smtp://mail.example.org", "allow_plaintext": true })).unwrap().build("m", &Known).is_ok()
+    );
+    assert!(spec(&json!({ "passwort": "x" })).is_err());
+    assert!(spec(&json!({ "user": "shop", "password": "hunter2" })).is_err());
+}

@@ -1,0 +1,162 @@
+//! How to reach a provider, as a document.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_dispatch::{Backoff, Terms};
+use onward_dispatcher::Provider;
+use serde::{Deserialize, Serialize};
+
+use crate::folder::FolderSpec;
+use crate::http::HttpSpec;
+use crate::limits::Limits;
+use crate::secret::{SecretRef, Secrets};
+use crate::smtp::SmtpSpec;
+
+/// A worker waits so much longer than a provider says that a call may take, so that the provider can still say what it knows.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Items that are called for together, at most.
+const WINDOW_MAX: usize = 1_000;
+
+/// How to reach a provider. There are no secrets in it, only their names.
+///
+/// ```
+/// let spec = r#"{"smtp": {"url": "smtps://mail.example.org", "user": "shop", "password": {"secret": "MAIL"}}}"#;
+/// let spec: onward_providers::ProviderSpec = serde_json::from_str(spec)?;
+/// assert_eq!(spec.secrets(), ["MAIL"]);
+/// assert_eq!(spec.host().as_deref(), Some("mail.example.org:465"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProviderSpec {
+    /// A server of mail.
+    Smtp(SmtpSpec),
+    /// A service with an interface over HTTP.
+    Http(Box<HttpSpec>),
+    /// A folder, for development.
+    Folder(FolderSpec),
+}
+
+/// How a worker goes about jobs, where it is not to be as it is best for the kind of provider.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TermsSpec {
+    /// Items that are called for together. As many may be in doubt after a crash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<usize>,
+    /// Calls for one item that was not taken, at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls_max: Option<u32>,
+    /// Tries of a job that came to nothing, one after the other, at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts_max: Option<u32>,
+    /// When the provider can be asked what became of an item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looks_after_ms: Option<u64>,
+}
+
+/// What is best for a kind of provider.
+pub(crate) struct Defaults {
+    pub(crate) window: usize,
+    /// It takes each key once.
+    pub(crate) repeats: bool,
+    /// It can be asked, after so long.
+    pub(crate) looks_after_ms: Option<u64>,
+    /// How long a call may take.
+    pub(crate) patience: Duration,
+}
+
+impl ProviderSpec {
+    /// Makes the provider, called `name` in the outbox. Nobody is connected to yet.
+    pub fn build(&self, name: &str, secrets: &dyn Secrets) -> Result<Arc<dyn Provider>, String> {
+        let about = |words: String| format!("provider {name}: {words}");
+        self.limits().check().map_err(about)?;
+        self.check_terms().map_err(about)?;
+        Ok(match self {
+            Self::Smtp(spec) => Arc::new(spec.build(name, secrets).map_err(about)?),
+            Self::Http(spec) => Arc::new(spec.build(name, secrets).map_err(about)?),
+            Self::Folder(spec) => Arc::new(spec.build(name).map_err(about)?),
+        })
+    }
+
+    /// The names of the secrets that it needs, each once.
+    pub fn secrets(&self) -> Vec<&str> {
+        let references: Vec<&SecretRef> = match self {
+            Self::Smtp(spec) => spec.password.iter().collect(),
+            Self::Http(spec) => spec.auth.iter().map(|auth| auth.secret()).collect(),
+            Self::Folder(_) => Vec::new(),
+        };
+        references.into_iter().map(|reference| reference.secret.as_str()).collect()
+    }
+
+    /// How many may be reached through it in which time.
+    pub fn limits(&self) -> &Limits {
+        match self {
+            Self::Smtp(spec) => &spec.limits,
+            Self::Http(spec) => &spec.limits,
+            Self::Folder(spec) => &spec.limits,
+        }
+    }
+
+    /// Whom it connects to, as `host:port`; nobody if it stays on this machine's disk.
+    pub fn host(&self) -> Option<String> {
+        match self {
+            Self::Smtp(spec) => spec.host(),
+            Self::Http(spec) => spec.host(),
+            Self::Folder(_) => None,
+        }
+    }
+
+    /// How a worker best goes about jobs with it.
+    pub fn terms(&self) -> Terms {
+        let (spec, defaults) = (self.terms_spec(), self.defaults());
+        Terms {
+            window: spec.window.unwrap_or(defaults.window),
+            calls_max: spec.calls_max.unwrap_or(5),
+            attempts_max: spec.attempts_max.unwrap_or(10),
+            backoff: Backoff { first_ms: 1_000, max_ms: 300_000 },
+            repeats: defaults.repeats,
+            looks_after_ms: defaults.looks_after_ms.map(|after| spec.looks_after_ms.unwrap_or(after)),
+        }
+    }
+
+    /// How long to wait for an answer: longer than the provider itself does.
+    pub fn patience(&self) -> Duration {
+        self.defaults().patience + GRACE
+    }
+
+    fn defaults(&self) -> Defaults {
+        match self {
+            Self::Smtp(spec) => spec.defaults(),
+            Self::Http(spec) => spec.defaults(),
+            Self::Folder(spec) => spec.defaults(),
+        }
+    }
+
+    fn terms_spec(&self) -> &TermsSpec {
+        match self {
+            Self::Smtp(spec) => &spec.terms,
+            Self::Http(spec) => &spec.terms,
+            Self::Folder(spec) => &spec.terms,
+        }
+    }
+
+    fn check_terms(&self) -> Result<(), String> {
+        let spec = self.terms_spec();
+        if !(1..=WINDOW_MAX).contains(&self.terms().window) {
+            return Err(format!("the window is to be from 1 to {WINDOW_MAX}"));
+        }
+        if spec.calls_max == Some(0) || spec.attempts_max == Some(0) {
+            return Err("calls_max and attempts_max are to be at least 1".to_owned());
+        }
+        if spec.looks_after_ms.is_some() && self.defaults().looks_after_ms.is_none() {
+            return Err("looks_after_ms is of no use: this provider cannot be asked what became of an item".to_owned());
+        }
+        if self.defaults().patience.is_zero() {
+            return Err("timeout_ms is to be at least 1".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! A store, a provider as its document says, and a dispatcher that works until a campaign run is over.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_dispatch::{Backoff, Channel};
+use onward_dispatcher::{
+    Campaigns, Compose, Deploying, Deployment, Dispatcher, Entropy, Message, Options, Outlet, Recipient, Scope,
+};
+use onward_providers::{ProviderSpec, Secrets, Throttle};
+use onward_store::memory::Memory;
+use onward_store::tables::OutboxItem;
+use onward_store::{Policy, Records as _, Scan, Store, SystemClock};
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+
+/// No secrets.
+pub(crate) struct Nothing;
+
+impl Secrets for Nothing {
+    fn secret(&self, _name: &str) -> Option<String> {
+        None
+    }
+}
+
+struct Letter;
+
+impl Compose for Letter {
+    fn compose(&self, recipient: &Recipient) -> Result<Message, String> {
+        let parts = [
+            ("from", "Shop <shop@example.com>".to_owned()),
+            ("subject", format!("Grüße, {}", recipient.id)),
+            ("text", format!("Hello {}", recipient.id)),
+            ("html", format!("<p>Hello {}</p>", recipient.id)),
+            ("unsubscribe", format!("https://example.com/leave?who={}", recipient.id)),
+        ];
+        Ok(Message { parts: parts.map(|(name, text)| (name.to_owned(), text)).to_vec() })
+    }
+}
+
+pub(crate) struct World {
+    store: Arc<dyn Store>,
+    outlet: Arc<Outlet>,
+    campaigns: Campaigns,
+}
+
+impl World {
+    pub(crate) fn new(spec: Value) -> Self {
+        let spec: ProviderSpec = serde_json::from_value(spec).unwrap();
+        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(SystemClock)));
+        let mut terms = spec.terms();
+        terms.backoff = Backoff { first_ms: 10, max_ms: 50 };
+        let outlet = Outlet {
+            provider: spec.build("real", &Nothing).unwrap(),
+            compose: Arc::new(Letter),
+            gate: Arc::new(Throttle::new(spec.limits())),
+            terms,
+            asset: "spring".into(),
+            patience: spec.patience(),
+        };
+        let campaigns = Campaigns::new(Arc::clone(&store), scope());
+        Self { store, outlet: Arc::new(outlet), campaigns }
+    }
+
+    /// Sends to these, until that is over or waits for somebody; and tells of each what became of it.
+    pub(crate) async fn send(&self, recipients: &[(&str, &str)]) -> BTreeMap<String, String> {
+        self.send_until(recipients, |status| !status.starts_with("queued")).await
+    }
+
+    /// Sends to these until nothing is in doubt any more.
+    pub(crate) async fn send_until_sent(&self, recipients: &[(&str, &str)]) -> BTreeMap<String, String> {
+        self.send_until(recipients, |status| !status.starts_with("queued") && status != "in doubt").await
+    }
+
+    async fn send_until(&self, recipients: &[(&str, &str)], is_over: fn(&str) -> bool) -> BTreeMap<String, String> {
+        let mut deploying = Deploying::begin(&*self.store, scope(), deployment(), Entropy::default());
+        for (id, address) in recipients {
+            let (id, address) = ((*id).to_owned(), (*address).to_owned());
+            deploying.add(Recipient { id, address, data: Map::new() }).await.unwrap();
+        }
+        let run = deploying.finish().await.unwrap().run;
+        let options = Options { lanes: 2, look: Duration::from_millis(10), ..Options::default() };
+        let dispatcher = Dispatcher::new(Arc::clone(&self.store), Arc::new(Arc::clone(&self.outlet)), options);
+        let (stop, stopped) = watch::channel(false);
+        let working = tokio::spawn(dispatcher.run(stopped));
+        let over = async {
+            loop {
+                let has_ended = self.campaigns.run(&run).await.unwrap().ended_at.is_some();
+                let items = self.items().await;
+                let are_settled = items.len() == recipients.len() && items.values().all(|status| is_over(status));
+                if has_ended || are_settled {
+                    return items;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let items = tokio::time::timeout(Duration::from_secs(30), over).await;
+        stop.send_replace(true);
+        working.await.unwrap().unwrap();
+        items.unwrap()
+    }
+
+    /// The items by recipient: status and reason.
+    async fn items(&self) -> BTreeMap<String, String> {
+        let rows: Vec<(OutboxItem, u64)> = self.store.list(Scan::all::<OutboxItem>()).await.unwrap();
+        let status = |row: &OutboxItem| match &row.reason {
+            Some(reason) => format!("{} {reason}", row.status),
+            None if row.doubt_since.is_some() => "in doubt".to_owned(),
+            None => row.status.to_string(),
+        };
+        rows.iter().map(|(row, _)| (row.recipient_id.to_string(), status(row))).collect()
+    }
+
+    pub(crate) async fn rows(&self) -> Vec<OutboxItem> {
+        let rows: Vec<(OutboxItem, u64)> = self.store.list(Scan::all::<OutboxItem>()).await.unwrap();
+        rows.into_iter().map(|(row, _)| row).collect()
+    }
+}
+
+fn scope() -> Scope {
+    Scope { tenant: "acme".into(), workspace: "shop".into() }
+}
+
+fn deployment() -> Deployment {
+    Deployment {
+        campaign: "spring".into(),
+        channel: Channel::Email,
+        document: "{}".into(),
+        scheduled_for: None,
+        job_items: 10,
+        key: None,
+        retry_of: None,
+        by: "ada".to_owned(),
+    }
+}
+
+pub(crate) fn expect(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(id, status)| ((*id).to_owned(), (*status).to_owned())).collect()
+}
