@@ -32,6 +32,7 @@ pub(crate) fn run(Command::Show(args): &Command) -> anyhow::Result<ExitCode> {
     let hosts = |hosts: &Setting<Vec<onward_embed::HostPattern>>| {
         json!(hosts.value.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
+    let campaigns = &settings.campaigns;
     let rows: [(&str, Value, Source); 16] = [
         ("store", json!(settings.store.value.as_deref().map(redacted)), settings.store.source),
         ("listen", json!(settings.listen.value.to_string()), settings.listen.source),
@@ -44,10 +45,10 @@ pub(crate) fn run(Command::Show(args): &Command) -> anyhow::Result<ExitCode> {
         ("idle-ms", json!(settings.idle_ms.value), settings.idle_ms.source),
         ("allow-hosts", hosts(&settings.allow_hosts), settings.allow_hosts.source),
         ("allow-private-hosts", hosts(&settings.allow_private_hosts), settings.allow_private_hosts.source),
-        ("campaign-lanes", json!(settings.campaign_lanes.value), settings.campaign_lanes.source),
-        ("campaign-tenant-max", json!(settings.campaign_tenant_max.value), settings.campaign_tenant_max.source),
-        ("campaign-lease-ms", json!(settings.campaign_lease_ms.value), settings.campaign_lease_ms.source),
-        ("inline-providers", json!(settings.inline_providers.value), settings.inline_providers.source),
+        ("campaigns.lanes", json!(campaigns.lanes.value), campaigns.lanes.source),
+        ("campaigns.tenant-max", json!(campaigns.tenant_max.value), campaigns.tenant_max.source),
+        ("campaigns.lease-ms", json!(campaigns.lease_ms.value), campaigns.lease_ms.source),
+        ("campaigns.inline-providers", json!(campaigns.inline_providers.value), campaigns.inline_providers.source),
         ("providers", json!(settings.providers.value), settings.providers.source),
     ];
     let mut out = io::stdout().lock();

@@ -1,5 +1,6 @@
 //! The server: `onward serve` for production, `onward dev` for a laptop, and what they need: tokens and settings.
 
+mod campaigns;
 mod config;
 mod dev;
 mod measured;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use onward_dispatcher::Dispatcher;
 use onward_embed::{Builder, Engine, HostRule};
 use onward_engine::client::{Client, Scope};
 use onward_engine::projector::{self, Projector};
@@ -16,6 +15,7 @@ use onward_store::{Policy, Store};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::campaigns::Sending;
 use super::settings::{SettingArgs, Settings};
 use super::{measured, traces};
 use crate::signals::Signals;
@@ -34,9 +34,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     settings: SettingArgs,
 }
-
-/// How long calls of providers may take that are under way when it stops.
-const CALLS: Duration = Duration::from_secs(35);
 
 /// How long requests may take that are under way when it stops to listen.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -60,7 +57,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         paint::say("nobody has a token yet: onward token create --store … --role admin NAME");
     }
     let limit = Some(settings.requests_per_second.value);
-    let house = House::new(settings.providers.value.clone(), settings.inline_providers.value, Environment);
+    let house = House::new(settings.providers.value.clone(), settings.campaigns.inline_providers.value, Environment);
     serve(&settings, store, house, Admission::Tokens, limit, |address| {
         paint::say(format_args!("{} on http://{address}", paint::good("serving")));
         Ok(())
@@ -93,12 +90,7 @@ pub(super) async fn serve(
     let mut engine = builder.open().await?;
     let projecting = tokio::spawn(Projector::new(Arc::clone(&store), projector::Options::default()).run());
     let house = Arc::new(house);
-    let (stop, stopped) = watch::channel(false);
-    let mut dispatching = tokio::spawn(dispatcher(settings, &store, &house).run(stopped));
-    let sharing = tokio::spawn({
-        let (house, store) = (Arc::clone(&house), Arc::clone(&store));
-        async move { house.follow(&*store).await }
-    });
+    let mut campaigns = Sending::begin(settings, &store, &house);
     let service = Service::new(Client::new(store, usual_scope()?)).with_code(engine.code()).beside(engine.node());
     let service = service.with_house(house);
     let (stage, staged) = watch::channel(Stage::Serving);
@@ -110,10 +102,7 @@ pub(super) async fn serve(
     tokio::select! {
         () = signals.next() => {}
         error = engine.failed() => return Err(error.into()),
-        ended = &mut dispatching => {
-            ended??;
-            bail!("the dispatcher has ended, and nobody asked for it");
-        }
+        error = campaigns.failed() => return Err(error),
         ended = &mut serving => {
             ended?;
             bail!("the server has ended, and nobody asked for it");
@@ -123,12 +112,10 @@ pub(super) async fn serve(
     let again = signals.exit_at_next();
     // It answers as long as it drains: whoever sends requests here has to find out first.
     stage.send_replace(Stage::Leaving);
-    stop.send_replace(true);
+    campaigns.stop();
     let drained = engine.stop().await;
-    // Calls of providers that are under way are waited for: whoever is cut off leaves them in doubt.
-    let dispatched = tokio::time::timeout(CALLS, &mut dispatching).await;
+    let sent = campaigns.end().await;
     projecting.abort();
-    sharing.abort();
     stage.send_replace(Stage::Stopping);
     if tokio::time::timeout(ANSWER, &mut serving).await.is_err() {
         serving.abort();
@@ -141,23 +128,8 @@ pub(super) async fn serve(
     }
     again.abort();
     drained?;
-    match dispatched {
-        Ok(ended) => ended??,
-        Err(_) => tracing::warn!("some calls of providers did not end in time; they are in doubt"),
-    }
+    sent?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Sends the campaigns of the store.
-fn dispatcher(settings: &Settings, store: &Arc<dyn Store>, house: &Arc<House>) -> Dispatcher {
-    let options = onward_dispatcher::Options {
-        worker: settings.node_name.value.as_str().into(),
-        lanes: settings.campaign_lanes.value.get() as usize,
-        tenant_max: settings.campaign_tenant_max.value.map(std::num::NonZeroU32::get),
-        lease: Duration::from_millis(settings.campaign_lease_ms.value.get()),
-        ..onward_dispatcher::Options::default()
-    };
-    Dispatcher::new(Arc::clone(store), Arc::clone(house) as Arc<dyn onward_dispatcher::Outlets>, options)
 }
 
 fn builder(settings: &Settings, store: Arc<dyn Store>) -> anyhow::Result<Builder> {

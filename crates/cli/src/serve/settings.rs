@@ -11,6 +11,8 @@ use onward_embed::HostPattern;
 use onward_providers::ProviderSpec;
 use serde::{Deserialize, Serialize};
 
+use super::campaigns::{CampaignArgs, CampaignFile, CampaignSettings};
+
 /// What the command line says.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct SettingArgs {
@@ -50,18 +52,8 @@ pub(crate) struct SettingArgs {
     /// The same for a host inside a network [env: ONWARD_ALLOW_PRIVATE_HOSTS]
     #[arg(long = "allow-private-host", value_name = "HOST", value_delimiter = ',')]
     allow_private_hosts: Option<Vec<HostPattern>>,
-    /// Jobs of campaigns that are worked on at a time; 16 unless told [env: ONWARD_CAMPAIGN_LANES]
-    #[arg(long, value_name = "N")]
-    campaign_lanes: Option<NonZeroU32>,
-    /// Jobs of campaigns of one tenant that are worked on at a time, on all nodes together; any number unless told [env: ONWARD_CAMPAIGN_TENANT_MAX]
-    #[arg(long, value_name = "N")]
-    campaign_tenant_max: Option<NonZeroU32>,
-    /// How long a job of a campaign is held by a process that is not heard of, in milliseconds; 300000 unless told [env: ONWARD_CAMPAIGN_LEASE_MS]
-    #[arg(long, value_name = "MS")]
-    campaign_lease_ms: Option<NonZeroU64>,
-    /// Let campaign files define providers: whoever deploys one then says to whom this process connects, with which of its secrets [env: ONWARD_INLINE_PROVIDERS]
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "true|false")]
-    inline_providers: Option<bool>,
+    #[command(flatten)]
+    campaigns: CampaignArgs,
 }
 
 /// What a file says.
@@ -79,10 +71,7 @@ struct File {
     idle_ms: Option<NonZeroU64>,
     allow_hosts: Option<Vec<String>>,
     allow_private_hosts: Option<Vec<String>>,
-    campaign_lanes: Option<NonZeroU32>,
-    campaign_tenant_max: Option<NonZeroU32>,
-    campaign_lease_ms: Option<NonZeroU64>,
-    inline_providers: Option<bool>,
+    campaigns: Option<CampaignFile>,
     /// Who sends campaigns, by name.
     providers: Option<BTreeMap<String, ProviderSpec>>,
 }
@@ -127,10 +116,7 @@ pub(crate) struct Settings {
     pub(crate) idle_ms: Setting<NonZeroU64>,
     pub(crate) allow_hosts: Setting<Vec<HostPattern>>,
     pub(crate) allow_private_hosts: Setting<Vec<HostPattern>>,
-    pub(crate) campaign_lanes: Setting<NonZeroU32>,
-    pub(crate) campaign_tenant_max: Setting<Option<NonZeroU32>>,
-    pub(crate) campaign_lease_ms: Setting<NonZeroU64>,
-    pub(crate) inline_providers: Setting<bool>,
+    pub(crate) campaigns: CampaignSettings,
     pub(crate) providers: Setting<BTreeMap<String, ProviderSpec>>,
 }
 
@@ -138,8 +124,6 @@ pub(crate) struct Settings {
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7400);
 const LEASE_MS: NonZeroU64 = NonZeroU64::new(5_000).expect("not zero");
 const DRAIN_MS: u64 = 10_000;
-const CAMPAIGN_LANES: NonZeroU32 = NonZeroU32::new(16).expect("not zero");
-const CAMPAIGN_LEASE_MS: NonZeroU64 = NonZeroU64::new(300_000).expect("not zero");
 const REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(5_000).expect("not zero");
 /// More than what proxies keep a connection for, so that they close it and not this end, just as they use it again.
 const IDLE_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not zero");
@@ -199,34 +183,7 @@ impl SettingArgs {
                 Vec::new,
                 |text| patterns(&listed(text)),
             )?,
-            campaign_lanes: pick(
-                args.campaign_lanes,
-                "ONWARD_CAMPAIGN_LANES",
-                file.campaign_lanes,
-                || CAMPAIGN_LANES,
-                |text| Ok(text.parse()?),
-            )?,
-            campaign_tenant_max: pick(
-                args.campaign_tenant_max.map(Some),
-                "ONWARD_CAMPAIGN_TENANT_MAX",
-                file.campaign_tenant_max.map(Some),
-                || None,
-                |text| Ok(Some(text.parse()?)),
-            )?,
-            campaign_lease_ms: pick(
-                args.campaign_lease_ms,
-                "ONWARD_CAMPAIGN_LEASE_MS",
-                file.campaign_lease_ms,
-                || CAMPAIGN_LEASE_MS,
-                |text| Ok(text.parse()?),
-            )?,
-            inline_providers: pick(
-                args.inline_providers,
-                "ONWARD_INLINE_PROVIDERS",
-                file.inline_providers,
-                || false,
-                |text| Ok(text.parse()?),
-            )?,
+            campaigns: args.campaigns.settle(file.campaigns.unwrap_or_default())?,
             providers: match file.providers {
                 Some(value) => Setting { value, source: Source::File },
                 None => Setting { value: BTreeMap::new(), source: Source::Usual },
@@ -235,7 +192,7 @@ impl SettingArgs {
     }
 }
 
-fn pick<T>(
+pub(super) fn pick<T>(
     said: Option<T>,
     variable_name: &str,
     in_file: Option<T>,
