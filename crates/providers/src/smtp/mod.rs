@@ -251,7 +251,7 @@ impl Smtp {
 
     /// Keeps the connection for others if the server still listens.
     async fn give_up(&self, mut talk: Talk, (phase, trouble): (Phase, Trouble)) -> Result<(), (Phase, Trouble)> {
-        if trouble.leaves_connection() && talk.reset().await {
+        if trouble.leaves_connection(phase) && talk.reset().await {
             self.pool.keep(talk.into_connection(), Instant::now());
         }
         Err((phase, trouble))
