@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
-use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream, Certificate, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -15,6 +15,7 @@ use url::Host;
 
 use crate::secret::Secret;
 use crate::smtp::trouble::{Phase, Trouble};
+pub(crate) use crate::smtp::wrap::{Wrapping, wrapping};
 
 /// Connections that nobody uses are looked at no more often than this.
 const WATCH_MIN: Duration = Duration::from_millis(10);
@@ -32,7 +33,8 @@ pub(crate) struct Connector {
     /// Encrypted from the first byte.
     pub(crate) is_wrapped: bool,
     pub(crate) starttls: bool,
-    pub(crate) tls: TlsParameters,
+    pub(crate) starttls_with: TlsParameters,
+    pub(crate) wrap_with: Wrapping,
     pub(crate) hello: ClientId,
     pub(crate) credentials: Option<Login>,
 }
@@ -50,17 +52,15 @@ impl Connector {
 
     async fn connect(&self) -> Result<AsyncSmtpConnection, Trouble> {
         let server = (self.server.0.as_str(), self.server.1);
-        let mut connection = if self.is_wrapped {
-            let tls = Some(self.tls.clone());
-            AsyncSmtpConnection::connect_tokio1(server, None, &self.hello, tls, None).await?
-        } else {
-            let stream = TcpStream::connect(server).await.map_err(|cause| Trouble::Lost(cause.to_string()))?;
-            // The end of a message is a write of its own, which would wait until the server has confirmed the one before.
-            stream.set_nodelay(true).map_err(|cause| Trouble::Lost(cause.to_string()))?;
-            AsyncSmtpConnection::connect_with_transport(Box::new(stream), &self.hello).await?
-        };
+        let lost = |cause: std::io::Error| Trouble::Lost(cause.to_string());
+        let stream = TcpStream::connect(server).await.map_err(lost)?;
+        // The end of a message is a write of its own, which would wait until the server has confirmed the one before.
+        stream.set_nodelay(true).map_err(lost)?;
+        let stream: Box<dyn AsyncTokioStream> =
+            if self.is_wrapped { Box::new(self.wrap_with.wrap(stream).await.map_err(lost)?) } else { Box::new(stream) };
+        let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &self.hello).await?;
         if !self.is_wrapped && self.starttls {
-            connection.starttls(self.tls.clone(), &self.hello).await?;
+            connection.starttls(self.starttls_with.clone(), &self.hello).await?;
         }
         if let Some(Login { user, password }) = &self.credentials {
             let credentials = Credentials::new(user.clone(), password.reveal().to_owned());
@@ -84,8 +84,8 @@ fn is_loopback(host: &Host<&str>) -> bool {
     }
 }
 
-/// Trusts the certificate authorities of this machine, and those in a file.
-pub(crate) fn tls(host: &str, ca_file: Option<&Path>) -> Result<TlsParameters, String> {
+/// How a connection is encrypted by STARTTLS. The certificate authorities of this machine are trusted, and those in a file.
+pub(crate) fn starttls(host: &str, ca_file: Option<&Path>) -> Result<TlsParameters, String> {
     let mut builder = TlsParameters::builder(host.to_owned());
     if let Some(path) = ca_file {
         let about =

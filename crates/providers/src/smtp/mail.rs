@@ -39,6 +39,11 @@ impl Letterhead {
         Ok(Self { from, domain: domain.map(str::to_owned) })
     }
 
+    /// The domain that all mail has, if it is known beforehand.
+    pub(crate) fn domain(&self) -> Option<&str> {
+        self.domain.as_deref().or_else(|| self.from.as_ref().map(|from| from.email.domain()))
+    }
+
     /// Makes mail of what is to be delivered.
     pub(crate) fn write(&self, parcel: &Parcel<'_>) -> Result<Envelope, String> {
         let part = |name: &str| parcel.message.part(name).filter(|text| !text.is_empty());
