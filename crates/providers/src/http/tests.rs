@@ -254,6 +254,16 @@ async fn a_service_that_cannot_be_connected_to_has_taken_nothing() {
 }
 
 #[tokio::test]
+async fn a_service_that_never_shakes_hands_has_taken_nothing() {
+    let url = rude(true).await.replace("http://", "https://");
+    let answer = send(&provider(&url, &json!({ "timeout_ms": 600 }))).await;
+    assert_eq!(kind(&answer), "later", "{answer:?}");
+    let url = rude(false).await.replace("http://", "https://");
+    let answer = send(&provider(&url, &json!({}))).await;
+    assert_eq!(kind(&answer), "later", "{answer:?}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_made_is_not_sent() {
     let (service, url) = Service::start(|_| reply(200, "")).await;
     for more in [

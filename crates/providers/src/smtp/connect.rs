@@ -3,18 +3,22 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
-use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream, Certificate, TlsParameters};
 use lettre::transport::smtp::extension::ClientId;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use url::Host;
 
 use crate::secret::Secret;
 use crate::smtp::trouble::{Phase, Trouble};
+pub(crate) use crate::smtp::wrap::{Wrapping, wrapping};
+
+/// Connections that nobody uses are looked at no more often than this.
+const WATCH_MIN: Duration = Duration::from_millis(10);
 
 /// Who logs in, and with what.
 #[derive(Debug)]
@@ -29,7 +33,8 @@ pub(crate) struct Connector {
     /// Encrypted from the first byte.
     pub(crate) is_wrapped: bool,
     pub(crate) starttls: bool,
-    pub(crate) tls: TlsParameters,
+    pub(crate) starttls_with: TlsParameters,
+    pub(crate) wrap_with: Wrapping,
     pub(crate) hello: ClientId,
     pub(crate) credentials: Option<Login>,
 }
@@ -47,17 +52,15 @@ impl Connector {
 
     async fn connect(&self) -> Result<AsyncSmtpConnection, Trouble> {
         let server = (self.server.0.as_str(), self.server.1);
-        let mut connection = if self.is_wrapped {
-            let tls = Some(self.tls.clone());
-            AsyncSmtpConnection::connect_tokio1(server, None, &self.hello, tls, None).await?
-        } else {
-            let stream = TcpStream::connect(server).await.map_err(|cause| Trouble::Lost(cause.to_string()))?;
-            // The end of a message is a write of its own, which would wait until the server has confirmed the one before.
-            stream.set_nodelay(true).map_err(|cause| Trouble::Lost(cause.to_string()))?;
-            AsyncSmtpConnection::connect_with_transport(Box::new(stream), &self.hello).await?
-        };
+        let lost = |cause: std::io::Error| Trouble::Lost(cause.to_string());
+        let stream = TcpStream::connect(server).await.map_err(lost)?;
+        // The end of a message is a write of its own, which would wait until the server has confirmed the one before.
+        stream.set_nodelay(true).map_err(lost)?;
+        let stream: Box<dyn AsyncTokioStream> =
+            if self.is_wrapped { Box::new(self.wrap_with.wrap(stream).await.map_err(lost)?) } else { Box::new(stream) };
+        let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &self.hello).await?;
         if !self.is_wrapped && self.starttls {
-            connection.starttls(self.tls.clone(), &self.hello).await?;
+            connection.starttls(self.starttls_with.clone(), &self.hello).await?;
         }
         if let Some(Login { user, password }) = &self.credentials {
             let credentials = Credentials::new(user.clone(), password.reveal().to_owned());
@@ -81,8 +84,8 @@ fn is_loopback(host: &Host<&str>) -> bool {
     }
 }
 
-/// Trusts the certificate authorities of this machine, and those in a file.
-pub(crate) fn tls(host: &str, ca_file: Option<&Path>) -> Result<TlsParameters, String> {
+/// How a connection is encrypted by STARTTLS. The certificate authorities of this machine are trusted, and those in a file.
+pub(crate) fn starttls(host: &str, ca_file: Option<&Path>) -> Result<TlsParameters, String> {
     let mut builder = TlsParameters::builder(host.to_owned());
     if let Some(path) = ca_file {
         let about =
@@ -98,30 +101,45 @@ pub(crate) fn hello(domain: Option<&str>) -> ClientId {
     domain.map_or_else(ClientId::default, |domain| ClientId::Domain(domain.to_owned()))
 }
 
-/// Connections that nobody uses just now, the last used first.
+/// Connections that nobody uses just now, and how to make others.
 pub(crate) struct Pool {
     connector: Connector,
     keep: Duration,
     idle_max: usize,
-    idle: Mutex<Vec<(Instant, AsyncSmtpConnection)>>,
+    idle: Arc<Mutex<Idle>>,
+}
+
+/// Connections and since when nobody uses them, the last used last.
+#[derive(Default)]
+struct Idle {
+    connections: Vec<(Instant, AsyncSmtpConnection)>,
+    /// Whether somebody is there to close them when it is time.
+    is_watched: bool,
 }
 
 impl Pool {
     pub(crate) fn new(connector: Connector, keep: Duration, idle_max: usize) -> Self {
-        Self { connector, keep, idle_max, idle: Mutex::default() }
+        Self { connector, keep, idle_max, idle: Arc::default() }
     }
 
     /// A connection that is there. It may be stale.
     pub(crate) fn idle(&self, now: Instant) -> Option<AsyncSmtpConnection> {
-        let mut idle = self.connections(now);
-        idle.pop().map(|(_, connection)| connection)
+        let mut idle = lock(&self.idle);
+        idle.close(now, self.keep);
+        idle.connections.pop().map(|(_, connection)| connection)
     }
 
     /// Keeps a connection that is good, for a while.
     pub(crate) fn keep(&self, connection: AsyncSmtpConnection, now: Instant) {
-        let mut idle = self.connections(now);
-        if idle.len() < self.idle_max {
-            idle.push((now, connection));
+        let mut idle = lock(&self.idle);
+        idle.close(now, self.keep);
+        if idle.connections.len() >= self.idle_max {
+            return;
+        }
+        idle.connections.push((now, connection));
+        if !idle.is_watched {
+            idle.is_watched = true;
+            tokio::spawn(watch(Arc::downgrade(&self.idle), self.keep));
         }
     }
 
@@ -132,11 +150,30 @@ impl Pool {
             Ok(connected) => connected.map_err(|trouble| (Phase::Hello, trouble)),
         }
     }
+}
 
-    fn connections(&self, now: Instant) -> MutexGuard<'_, Vec<(Instant, AsyncSmtpConnection)>> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|(since, _)| now.duration_since(*since) < self.keep);
-        idle
+impl Idle {
+    /// Closes what nobody has used for so long.
+    fn close(&mut self, now: Instant, keep: Duration) {
+        self.connections.retain(|(since, _)| now.duration_since(*since) < keep);
+    }
+}
+
+fn lock(idle: &Mutex<Idle>) -> MutexGuard<'_, Idle> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Closes connections in time, until there are none.
+async fn watch(idle: Weak<Mutex<Idle>>, keep: Duration) {
+    loop {
+        sleep(keep.max(WATCH_MIN)).await;
+        let Some(idle) = idle.upgrade() else { return };
+        let mut idle = lock(&idle);
+        idle.close(Instant::now(), keep);
+        if idle.connections.is_empty() {
+            idle.is_watched = false;
+            return;
+        }
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) enum Act {
     Hang,
 }
 
-/// What it does on which connection, and when; the first of these that fits, once each if `Some`.
+/// What it does on which connection, and when.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Whim {
     /// Which connection, from 0; on any if none is named.
@@ -47,6 +47,8 @@ pub(crate) struct Seen {
     /// Messages that it has heard to their end.
     pub(crate) messages: Vec<String>,
     pub(crate) commands: Vec<String>,
+    /// Connections that are over.
+    pub(crate) closed: usize,
 }
 
 pub(crate) struct Hostile {
@@ -99,6 +101,7 @@ impl Session {
     async fn serve(mut self) {
         // A client that goes away ends the session.
         let _ = self.talk().await;
+        self.seen.lock().unwrap().closed += 1;
     }
 
     async fn talk(&mut self) -> Option<()> {

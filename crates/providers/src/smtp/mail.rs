@@ -39,6 +39,11 @@ impl Letterhead {
         Ok(Self { from, domain: domain.map(str::to_owned) })
     }
 
+    /// The domain that all mail has, if it is known beforehand.
+    pub(crate) fn domain(&self) -> Option<&str> {
+        self.domain.as_deref().or_else(|| self.from.as_ref().map(|from| from.email.domain()))
+    }
+
     /// Makes mail of what is to be delivered.
     pub(crate) fn write(&self, parcel: &Parcel<'_>) -> Result<Envelope, String> {
         let part = |name: &str| parcel.message.part(name).filter(|text| !text.is_empty());
@@ -50,7 +55,7 @@ impl Letterhead {
         let to = address("to", parcel.to)?;
         let subject = line("subject", part("subject").ok_or("there is no part `subject`")?)?;
         let domain = self.domain.as_deref().unwrap_or(from.email.domain());
-        let id = format!("{}@{domain}", line("key", parcel.key)?);
+        let id = format!("{}@{domain}", word(parcel.key)?);
         let mut builder = Mail::builder().date_now().from(from.clone()).to(Mailbox::new(None, to.clone()));
         builder = builder.subject(subject).message_id(Some(format!("<{id}>")));
         if let Some(reply_to) = part("reply_to") {
@@ -59,12 +64,10 @@ impl Letterhead {
         if let Some(unsubscribe) = part("unsubscribe") {
             builder = list_unsubscribe(builder, unsubscribe)?;
         }
-        let mail = match (part("text"), part("html")) {
-            (Some(text), Some(html)) => {
-                builder.multipart(MultiPart::alternative_plain_html(text.to_owned(), html.to_owned()))
-            }
-            (Some(text), None) => builder.singlepart(SinglePart::plain(text.to_owned())),
-            (None, Some(html)) => builder.singlepart(SinglePart::html(html.to_owned())),
+        let mail = match (part("text").map(lines), part("html").map(lines)) {
+            (Some(text), Some(html)) => builder.multipart(MultiPart::alternative_plain_html(text, html)),
+            (Some(text), None) => builder.singlepart(SinglePart::plain(text)),
+            (None, Some(html)) => builder.singlepart(SinglePart::html(html)),
             (None, None) => return Err("there is neither a part `text` nor a part `html`".to_owned()),
         };
         let mail = mail.map_err(|cause| format!("the mail cannot be made: {cause}"))?;
@@ -78,6 +81,17 @@ fn line<'a>(name: &str, text: &'a str) -> Result<&'a str, String> {
         true => Err(format!("there is a line break or another control character in `{name}`")),
         false => Ok(text),
     }
+}
+
+/// A text whose lines end as lines of mail do, whoever wrote it.
+fn lines(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\r', "\n").replace('\n', "\r\n")
+}
+
+/// A key that can be the first half of an id.
+fn word(key: &str) -> Result<&str, String> {
+    let is_word = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if is_word { Ok(key) } else { Err("the key has characters in it that an id of a message cannot have".to_owned()) }
 }
 
 fn address(name: &str, text: &str) -> Result<Address, String> {
@@ -187,6 +201,17 @@ mod tests {
         assert!(missing(&[("subject", "Hello"), ("text", "Hi")]).contains("`from`"));
         assert!(missing(&[("from", "shop@example.com"), ("text", "Hi")]).contains("`subject`"));
         assert!(missing(&[("from", "shop@example.com"), ("subject", "Hello")]).contains("`html`"));
+    }
+
+    #[test]
+    fn lines_of_a_text_end_as_lines_of_mail_do() {
+        // Whoever takes a lone line break for the end of a line could be made to see the end of the message in it.
+        for name in ["text", "html"] {
+            for text in ["a\n.\nb", "a\r.\rb", "a\r\n.\r\nb", "a\n.\r\nb", "é\n.\nb", "a\r\n.\nb\n\r"] {
+                let mail = with((name, text)).unwrap().replace("\r\n", "");
+                assert!(!mail.contains(['\r', '\n']), "{name} {text:?}: {mail:?}");
+            }
+        }
     }
 
     #[test]

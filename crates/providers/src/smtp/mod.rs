@@ -7,6 +7,7 @@ mod connect;
 mod mail;
 mod talk;
 mod trouble;
+mod wrap;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,7 +57,7 @@ pub struct SmtpSpec {
     /// Who sends, where a message does not say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The domain in the ids of messages and in the greeting: that of the sender unless it is said.
+    /// The domain in the ids of messages and in the greeting: that of `from` unless it is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Connections at a time.
@@ -116,18 +117,20 @@ impl SmtpSpec {
         }
         let url = self.checked_url()?;
         let host = url.host().ok_or("the URL names no host")?;
+        let letterhead = Letterhead::new(self.from.as_deref(), self.domain.as_deref())?;
         let connector = Connector {
             server: (bare(&host), port(&url)),
             is_wrapped: url.scheme() == "smtps",
             starttls: self.tls != Some(Tls::None),
-            tls: connect::tls(&bare(&host), self.ca_file.as_deref())?,
-            hello: connect::hello(self.domain.as_deref()),
+            starttls_with: connect::starttls(&bare(&host), self.ca_file.as_deref())?,
+            wrap_with: connect::wrapping(&bare(&host), self.ca_file.as_deref())?,
+            hello: connect::hello(letterhead.domain()),
             credentials: self.credentials(secrets)?,
         };
         connector.check_plaintext(&host, self.allow_plaintext)?;
         Ok(Smtp {
             name: name.to_owned(),
-            letterhead: Letterhead::new(self.from.as_deref(), self.domain.as_deref())?,
+            letterhead,
             pool: Pool::new(connector, Duration::from_millis(self.idle_ms), self.connections),
             free: Semaphore::new(self.connections),
             timeout: Duration::from_millis(self.timeout_ms),
@@ -251,7 +254,7 @@ impl Smtp {
 
     /// Keeps the connection for others if the server still listens.
     async fn give_up(&self, mut talk: Talk, (phase, trouble): (Phase, Trouble)) -> Result<(), (Phase, Trouble)> {
-        if trouble.leaves_connection() && talk.reset().await {
+        if trouble.leaves_connection(phase) && talk.reset().await {
             self.pool.keep(talk.into_connection(), Instant::now());
         }
         Err((phase, trouble))

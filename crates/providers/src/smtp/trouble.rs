@@ -39,13 +39,13 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    /// Whether the server has answered, so that the connection is as good as before.
-    pub(crate) fn leaves_connection(&self) -> bool {
+    /// Whether the server has answered, so that the connection is as good as before. Of what it says to a message, nobody can
+    /// tell whether it said so before it had heard all of it, and says more.
+    pub(crate) fn leaves_connection(&self, phase: Phase) -> bool {
         match self {
-            Self::Temporary(code, _) => *code != 421,
-            Self::Permanent(..) => true,
-            Self::Lacking(_) => true,
-            Self::Lost(_) | Self::Late => false,
+            _ if matches!(phase, Phase::Content | Phase::Dot) => false,
+            Self::Temporary(421, _) | Self::Lost(_) | Self::Late => false,
+            Self::Temporary(..) | Self::Permanent(..) | Self::Lacking(_) => true,
         }
     }
 }
