@@ -1,9 +1,8 @@
-//! `onward demo`: an order whose process is killed in the middle, and which does not mind.
+//! An order whose process is killed in the middle, and which does not mind.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +12,11 @@ use onward_engine::client::{Client, Scope};
 use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent, Payload, Timestamp};
 use onward_store_sqlite::{Options, Sqlite};
 
+use super::{PATIENCE, Worker, say};
 use crate::paint;
 
 /// The order workflow of examples/workflows/orders.
-const ORDERS: &[u8] = include_bytes!("../../../../examples/workflows/built/orders.wasm");
+const ORDERS: &[u8] = include_bytes!("../../../../../examples/workflows/built/orders.wasm");
 
 const ORDER: &str = r#"{"customer":"Ada","item":"lamp","quantity":2}"#;
 const APPROVAL: &str = r#"{"approved":true,"by":"Grace"}"#;
@@ -27,30 +27,12 @@ const LEASE_MS: u64 = 1_000;
 /// Events after which the first process is killed: the warehouse has not answered yet.
 const KILL_AFTER: usize = 6;
 
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Watch an order survive the death of its process
-///
-/// Starts an order workflow in a SQLite file of its own, kills the process that runs it with SIGKILL in the middle, lets
-/// another take over, and shows what happened. Needs no set-up.
-///
-/// Exit codes: 0 the order survived, 2 the demonstration could not be given.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Where to keep the store; a new folder among the temporary ones if absent
-    #[arg(long, value_name = "FOLDER")]
-    folder: Option<PathBuf>,
-}
-
-pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let folder =
-        args.folder.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("onward-demo-{}", std::process::id())));
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+/// Plays it in a store of this folder.
+pub(super) async fn play(folder: &Path) -> anyhow::Result<()> {
     let demo = Demo::new(&folder.join("onward.db")).await?;
     demo.play().await?;
     demo.next_steps()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 struct Demo {
@@ -60,7 +42,7 @@ struct Demo {
 }
 
 impl Demo {
-    async fn new(file: &std::path::Path) -> anyhow::Result<Self> {
+    async fn new(file: &Path) -> anyhow::Result<Self> {
         let store = Sqlite::open(file, Options::default())?;
         let scope = Scope { tenant: "default".parse()?, project: "default".parse()?, environment: "default".parse()? };
         let client = Client::new(Arc::new(store), scope);
@@ -74,14 +56,14 @@ impl Demo {
 
     async fn play(&self) -> anyhow::Result<()> {
         say("an order is started: two lamps for Ada")?;
-        let first = Worker::start(&self.url)?;
+        let first = node(&self.url)?;
         say(&format!("process {} runs it", first.pid()))?;
         self.until(|events| events.len() >= KILL_AFTER).await?;
         let killed = first.pid();
         first.kill()?;
         let before = self.events().await?.len();
         say(&format!("process {killed} is killed with SIGKILL, after {before} events"))?;
-        let second = Worker::start(&self.url)?;
+        let second = node(&self.url)?;
         say(&format!("process {} is there, and takes over", second.pid()))?;
         self.until(waits_for_approval).await?;
         say("the order waits for an approval, and gets one")?;
@@ -145,8 +127,9 @@ impl Demo {
     }
 }
 
-fn say(words: &str) -> io::Result<()> {
-    writeln!(io::stdout(), "• {words}")
+/// A process that runs executions.
+fn node(url: &str) -> anyhow::Result<Worker> {
+    Worker::start(&["node", "--store", url, "--lease-ms", &LEASE_MS.to_string()])
 }
 
 fn waits_for_approval(events: &[JournalEvent]) -> bool {
@@ -183,35 +166,4 @@ fn summary(events: &[JournalEvent]) -> anyhow::Result<()> {
     let word = if is_once { paint::good("recorded once each").to_string() } else { paint::error("WRONG").to_string() };
     writeln!(anstream::stdout(), "\nresults {word}: {}", all.join(", "))?;
     if is_once { Ok(()) } else { bail!("an effect is not recorded exactly once: this is a defect") }
-}
-
-/// A process of its own that runs executions.
-struct Worker(Child);
-
-impl Worker {
-    fn start(url: &str) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("cannot find this program")?;
-        let mut command = Command::new(program);
-        command.args(["node", "--store", url, "--lease-ms", &LEASE_MS.to_string()]);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        Ok(Self(child.context("cannot start another process")?))
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
-    /// SIGKILL: the process has no chance to do anything about it.
-    fn kill(mut self) -> anyhow::Result<()> {
-        self.0.kill().context("cannot kill the process")?;
-        self.0.wait().map(drop).context("cannot wait for the process")
-    }
-}
-
-impl Drop for Worker {
-    /// Whatever goes wrong, no process stays behind.
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
