@@ -1,5 +1,5 @@
-//! What the tests of other crates share: throw-away Postgres servers, wires to them that can be cut, and run events by the
-//! million.
+//! What the tests of other crates share: throw-away Postgres servers, wires to them that can be cut, servers of mail, and run
+//! events by the million.
 //!
 //! A server is a cluster of its own in a temporary folder, on a free port of the loopback interface, gone with everything
 //! in it when the test ends, however it ends.
@@ -17,6 +17,7 @@ mod disk;
 mod error;
 mod events;
 mod installation;
+mod mail;
 mod undertaker;
 mod wire;
 
@@ -24,4 +25,5 @@ pub use cluster::{Cluster, Durability};
 pub use disk::Fault;
 pub use error::Error;
 pub use events::Events;
+pub use mail::Mail;
 pub use wire::Wire;

@@ -4,6 +4,7 @@
 
 mod apart;
 mod bench;
+mod campaign;
 mod clients;
 mod crash;
 mod faults;

@@ -1,53 +1,12 @@
 //! Mail to a server that others wrote, in the clear and encrypted.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
+use std::path::PathBuf;
 
+use onward_testing::Mail;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
 
 use crate::world::{World, expect};
-
-/// A server that keeps what it takes in a folder.
-struct Sink {
-    port: u16,
-    folder: TempDir,
-    _child: Child,
-}
-
-impl Sink {
-    async fn start(args: &[&str]) -> Self {
-        let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/aiosmtpd/bin/python");
-        assert!(python.exists(), "aiosmtpd is not installed: run `cargo xtask test --only tools`");
-        let folder = tempfile::tempdir().unwrap();
-        let mails = folder.path().join("mails");
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = Command::new(python)
-            .args(["-m", "aiosmtpd", "-n", "-l", &format!("127.0.0.1:{port}")])
-            .args(args)
-            .args(["-c", "aiosmtpd.handlers.Mailbox", mails.to_str().unwrap()])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut tries = 0;
-        while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            tries += 1;
-            assert!(tries < 500, "the server of mail did not start");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Self { port, folder, _child: child }
-    }
-
-    fn mails(&self) -> Vec<String> {
-        let read = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(entry.unwrap().path()).unwrap();
-        std::fs::read_dir(self.folder.path().join("mails/new")).unwrap().map(read).collect()
-    }
-}
 
 /// A certificate for this machine and its key, in files.
 fn certificate(folder: &TempDir) -> [PathBuf; 2] {
@@ -66,8 +25,8 @@ fn spec(url: &str, more: &Value) -> Value {
 
 #[tokio::test]
 async fn a_campaign_reaches_everybody_once_by_mail() {
-    let sink = Sink::start(&[]).await;
-    let world = World::new(spec(&format!("smtp://127.0.0.1:{}", sink.port), &json!({ "tls": "none" })));
+    let sink = Mail::start(&[]).unwrap();
+    let world = World::new(spec(&format!("smtp://127.0.0.1:{}", sink.port()), &json!({ "tls": "none" })));
     let recipients: Vec<(String, String)> =
         (0..25).map(|it| (format!("r{it}"), format!("r{it}@example.org"))).collect();
     let mut all: Vec<(&str, &str)> = recipients.iter().map(|(id, to)| (id.as_str(), to.as_str())).collect();
@@ -75,7 +34,7 @@ async fn a_campaign_reaches_everybody_once_by_mail() {
     let items = world.send(&all).await;
     assert_eq!(items["nobody"], "failed unfit");
     assert_eq!(items.values().filter(|it| *it == "sent").count(), 25, "{items:?}");
-    let mails = sink.mails();
+    let mails = sink.mails().unwrap();
     assert_eq!(mails.len(), 25);
     for row in world.rows().await.iter().filter(|row| &*row.status == "sent") {
         let id = format!("Message-ID: <{}@example.com>", row.idempotency_key);
@@ -92,17 +51,17 @@ async fn mail_is_encrypted_from_the_first_byte_or_by_starttls() {
     let folder = tempfile::tempdir().unwrap();
     let [certificate, key] = certificate(&folder);
     let (cert, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
-    let wrapped = Sink::start(&["--smtpscert", cert, "--smtpskey", key]).await;
-    let upgraded = Sink::start(&["--tlscert", cert, "--tlskey", key]).await;
+    let wrapped = Mail::start(&["--smtpscert", cert, "--smtpskey", key]).unwrap();
+    let upgraded = Mail::start(&["--tlscert", cert, "--tlskey", key]).unwrap();
     for (scheme, sink) in [("smtps", &wrapped), ("smtp", &upgraded)] {
-        let url = format!("{scheme}://localhost:{}", sink.port);
+        let url = format!("{scheme}://localhost:{}", sink.port());
         let world = World::new(spec(&url, &json!({ "ca_file": cert })));
         assert_eq!(world.send(&[("ada", "ada@example.org")]).await, expect(&[("ada", "sent")]), "{scheme}");
-        assert_eq!(sink.mails().len(), 1);
+        assert_eq!(sink.mails().unwrap().len(), 1);
         // Without the file, the certificate is one that nobody trusts.
         let terms = json!({ "attempts_max": 1, "calls_max": 1 });
         let world = World::new(spec(&url, &json!({ "terms": terms })));
         assert_eq!(world.send(&[("ada", "ada@example.org")]).await, expect(&[("ada", "failed exhausted")]), "{scheme}");
-        assert_eq!(sink.mails().len(), 1);
+        assert_eq!(sink.mails().unwrap().len(), 1);
     }
 }

@@ -30,6 +30,10 @@ const PAGE: u32 = 100;
 /// Recipients of a preview.
 const PREVIEW_MAX: usize = 100;
 
+/// Characters of the name of an audience, and the number of its last part.
+const AUDIENCE_MAX: usize = 100;
+const PART_MAX: u32 = 999_999;
+
 /// Characters of who wants something, of why, and of addresses.
 const WHO_MAX: usize = 200;
 const WHY_MAX: usize = 1_024;
@@ -147,7 +151,13 @@ impl Campaigning for Service {
     }
 
     async fn put_audience_part(&self, audience: &str, number: u32, part: AudiencePart) -> Result<(), Problem> {
-        fitting("the name of the audience", audience, ID_MAX)?;
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if !(1..=AUDIENCE_MAX).contains(&audience.len()) || !audience.bytes().all(is_name) {
+            return Err(unreadable("audience", "1 to 100 letters, digits, _ and -"));
+        }
+        if number > PART_MAX {
+            return Err(unreadable("number", format!("{number} is not from 0 to {PART_MAX}")));
+        }
         let recipients = part.recipients.into_iter().map(recipient).collect::<Result<Vec<_>, _>>()?;
         self.campaigns().put_part(audience, number, &recipients).await.map_err(problem)
     }

@@ -126,7 +126,10 @@ impl Demo {
             let (why, by) = ("the log of the provider".to_owned(), Some("demo".to_owned()));
             self.onward.settle(&item.item, Settle { verdict, why, message_id: None, by }).await?;
         }
-        say(&format!("the provider's log says what became of them; {again} it had not heard of, and they are sent"))?;
+        say(&match again {
+            0 => "the provider's log says that it has heard of all of them: they are served".to_owned(),
+            _ => format!("the provider's log does not have {again} of them: those are sent, the others are served"),
+        })?;
         Ok(())
     }
 
