@@ -43,6 +43,7 @@ impl Mail {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return Ok(mail);
             }
+            #[expect(clippy::disallowed_methods, reason = "it does not say when it listens, so it is looked for")]
             std::thread::sleep(LOOK);
         }
         Err(Error::Stopped)

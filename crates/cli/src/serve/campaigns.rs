@@ -57,7 +57,7 @@ pub(crate) struct CampaignSettings {
 
 impl CampaignArgs {
     /// The settings that hold.
-    pub(super) fn settle(self, file: CampaignFile) -> anyhow::Result<CampaignSettings> {
+    pub(super) fn settle(self, file: &CampaignFile) -> anyhow::Result<CampaignSettings> {
         Ok(CampaignSettings {
             lanes: pick(self.campaign_lanes, "ONWARD_CAMPAIGN_LANES", file.lanes, || LANES, |text| Ok(text.parse()?))?,
             tenant_max: pick(

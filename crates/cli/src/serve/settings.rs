@@ -183,7 +183,7 @@ impl SettingArgs {
                 Vec::new,
                 |text| patterns(&listed(text)),
             )?,
-            campaigns: args.campaigns.settle(file.campaigns.unwrap_or_default())?,
+            campaigns: args.campaigns.settle(&file.campaigns.unwrap_or_default())?,
             providers: match file.providers {
                 Some(value) => Setting { value, source: Source::File },
                 None => Setting { value: BTreeMap::new(), source: Source::Usual },
