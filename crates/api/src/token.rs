@@ -9,9 +9,9 @@ use utoipa::ToSchema;
 pub enum Role {
     /// Look.
     Viewer,
-    /// Look, start, signal and cancel.
+    /// Look, start, signal and cancel; control campaigns and settle what is in doubt.
     Operator,
-    /// The same, deploy components and append run events.
+    /// The same, deploy components and campaigns, and append run events.
     Engineer,
     /// Everything.
     Admin,
@@ -24,9 +24,9 @@ pub enum Role {
 pub enum Deed {
     /// Look.
     Read,
-    /// Start, signal and cancel executions.
+    /// Start, signal and cancel executions; control campaigns.
     Operate,
-    /// Deploy components, append run events.
+    /// Deploy components and campaigns, append run events.
     Build,
     /// Perform tasks.
     Work,

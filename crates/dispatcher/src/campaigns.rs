@@ -14,6 +14,9 @@ use crate::entropy::Entropy;
 use crate::verdict::{self, Verdict};
 use crate::{audit, finish, lists, retry, rows};
 
+/// Jobs of a campaign: they are made together.
+pub(crate) const JOBS_MAX: usize = 99_000;
+
 /// Characters of an id that are enough to look for it.
 const BEGINNING_MIN: usize = 4;
 
@@ -81,6 +84,9 @@ pub enum Refused {
     /// An audience without anybody.
     #[error("there is nobody to reach")]
     NobodyToReach,
+    /// More jobs than can be made together.
+    #[error("a campaign has at most {JOBS_MAX} jobs, and not {0}: put more recipients into each")]
+    TooManyJobs(usize),
     /// The key has deployed something else.
     #[error("the key has deployed another campaign: {0}")]
     KeyTaken(String),

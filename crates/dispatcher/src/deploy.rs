@@ -8,7 +8,7 @@ use onward_store::{Commit, Conflict, Error, Field as _, Key, Records as _, Store
 use serde_json::json;
 
 use crate::audience::{self, Audience};
-use crate::campaigns::{Refused, Scope};
+use crate::campaigns::{JOBS_MAX, Refused, Scope};
 use crate::entropy::Entropy;
 use crate::{audit, rows};
 
@@ -88,6 +88,9 @@ pub(crate) async fn launch(
     audience: &Audience,
     by: &str,
 ) -> Result<Deployed, Refused> {
+    if audience.parts.len() > JOBS_MAX {
+        return Err(Refused::TooManyJobs(audience.parts.len()));
+    }
     commit = commit.insert(run);
     for (number, items) in (0..).zip(&audience.parts) {
         commit = commit.insert(&job(run, number, *items));

@@ -43,7 +43,7 @@ pub(super) async fn preview(access: Access, Body(preview): Body<Preview>) -> Ans
     put, path = "/v1/audiences/{audience}/parts/{number}", tag = "campaigns", operation_id = "putAudiencePart",
     params(
         ("audience" = String, Path, description = "The audience", pattern = "^[A-Za-z0-9_-]{1,100}$"),
-        ("number" = u32, Path, description = "Which part", maximum = 999_999),
+        ("number" = u32, Path, description = "Which part", maximum = 98_999),
     ),
     request_body = AudiencePart,
     responses(

@@ -32,7 +32,7 @@ const PREVIEW_MAX: usize = 100;
 
 /// Characters of the name of an audience, and the number of its last part.
 const AUDIENCE_MAX: usize = 100;
-const PART_MAX: u32 = 999_999;
+const PART_MAX: u32 = 98_999;
 
 /// Characters of who wants something, of why, and of addresses.
 const WHO_MAX: usize = 200;
@@ -111,7 +111,7 @@ pub(super) fn problem(refused: Refused) -> Problem {
         Refused::NoRun(_) | Refused::NoItem(_) | Refused::NoJob(_) | Refused::NoAudience(_) => Code::NotFound,
         Refused::NotInDoubt(_) | Refused::NotDead(_) | Refused::NotOver(_) | Refused::Retried(..) => Code::Conflict,
         Refused::Over(_) | Refused::AtWork(_) | Refused::PartMissing(..) | Refused::PartTaken(..) => Code::Conflict,
-        Refused::NobodyToReach | Refused::PartSize(_) => Code::Unprocessable,
+        Refused::NobodyToReach | Refused::PartSize(_) | Refused::TooManyJobs(_) => Code::Unprocessable,
         Refused::Ambiguous(_) => Code::AmbiguousId,
         Refused::KeyTaken(_) => Code::KeyTaken,
         Refused::Store(_) => Code::Internal,
