@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use onward_journal::Text;
 
-use crate::{Act, Backoff, Reason, Standing, Tally};
+use crate::{Act, Backoff, JobAct, Reason, Standing, Tally};
 
 /// How a worker goes about a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -369,6 +369,17 @@ impl Attempt {
     pub fn settled(slots: &[Slot]) -> Conclusion {
         let is_exhausted = slots.iter().any(|slot| slot.reason == Some(Reason::Exhausted));
         if is_exhausted { Conclusion::Dead } else { Conclusion::Completed }
+    }
+
+    /// What happens to a job that nobody has, now that somebody has said what became of one of its items; and whether there is
+    /// something to do for it at once.
+    pub fn judged(slots: &[Slot]) -> (Option<JobAct>, bool) {
+        let tally = Tally::of(slots.iter().map(|slot| slot.standing));
+        match (tally.is_settled(), Self::settled(slots)) {
+            (true, Conclusion::Dead) => (Some(JobAct::Bury), true),
+            (true, _) => (Some(JobAct::Complete), true),
+            (false, _) => (None, tally.open() > 0),
+        }
     }
 
     /// In how many milliseconds the provider can be asked about what is in doubt and it was not asked about yet.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::campaigns::{Refused, Scope};
 use crate::entropy::Entropy;
+use crate::sweep::FRESH_MS;
 
 /// Recipients of a part, at most: an item's id has four digits for its position.
 pub const PART_ITEMS_MAX: u32 = 1_000;
@@ -48,11 +49,15 @@ impl Audience {
         let id = Text::from(id);
         let mut scan = Scan::all::<AudiencePart>().equal(&id).limit(PARTS);
         let mut parts = Vec::new();
+        let now = store.now().await?;
         loop {
             let page: Vec<(AudiencePart, u64)> = store.list(scan.clone()).await?;
             for (part, _) in &page {
                 if !scope.has(&part.tenant_id, &part.workspace_id) {
                     return Err(Refused::NoAudience(id.to_string()));
+                }
+                if part.created_at.plus_ms(FRESH_MS) < now {
+                    return Err(Refused::AudienceOld(id.to_string()));
                 }
                 if part.number as usize != parts.len() {
                     return Err(Refused::PartMissing(id.to_string(), parts.len()));
@@ -143,12 +148,18 @@ impl<'a> Gathering<'a> {
 }
 
 /// Removes an audience that no campaign run names.
-pub(crate) async fn discard(store: &dyn Store, id: &Text, parts: usize) -> Result<(), Refused> {
-    for number in 0..u32::try_from(parts).unwrap_or(u32::MAX) {
-        let key = Key(vec![id.to_value(), number.to_value()]);
-        store.commit(Commit::new().remove::<AudiencePart>(key)).await?;
+pub(crate) async fn discard(store: &dyn Store, id: &Text) -> Result<(), Error> {
+    loop {
+        let parts: Vec<(AudiencePart, u64)> = store.list(Scan::all::<AudiencePart>().equal(id).limit(PARTS)).await?;
+        let mut commit = Commit::new();
+        for (part, _) in &parts {
+            commit = commit.remove::<AudiencePart>(Key(vec![id.to_value(), part.number.to_value()]));
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        store.commit(commit).await?;
     }
-    Ok(())
 }
 
 /// The recipients of a part.

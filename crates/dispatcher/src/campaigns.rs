@@ -63,6 +63,9 @@ pub enum Refused {
     /// There is no such audience.
     #[error("there is no audience {0}")]
     NoAudience(String),
+    /// The audience was stored too long ago.
+    #[error("the audience {0} was stored more than six days ago: store it again")]
+    AudienceOld(String),
     /// A part of an audience is missing.
     #[error("the audience {0} has no part {1}, and has others after it")]
     PartMissing(String, usize),

@@ -107,7 +107,7 @@ pub(crate) async fn launch(
     let existing: Option<(CampaignRun, u64)> = store.get(Key(vec![run.id.to_value()])).await?;
     let (existing, _) = existing.ok_or_else(|| Refused::NoRun(run.id.to_string()))?;
     if existing.audience_id != run.audience_id {
-        audience::discard(store, &run.audience_id, audience.parts.len()).await?;
+        audience::discard(store, &run.audience_id).await?;
     }
     if existing.document != run.document || existing.items != run.items {
         return Err(Refused::KeyTaken(existing.id.to_string()));

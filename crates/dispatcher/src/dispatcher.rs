@@ -18,6 +18,7 @@ use crate::entropy::Entropy;
 use crate::finish::finish;
 use crate::outlet::Outlets;
 use crate::rows;
+use crate::sweep::sweep;
 use crate::work::{Desk, End, Work};
 
 /// Campaign runs that are looked at together.
@@ -25,6 +26,9 @@ const RUNS: usize = 1_000;
 
 /// Jobs of a run that are looked for together.
 const JOBS: usize = 32;
+
+/// How often to look for audiences that nobody has deployed.
+const SWEEP: Duration = Duration::from_secs(3_600);
 
 /// How a dispatcher works.
 #[derive(Debug, Clone)]
@@ -142,6 +146,7 @@ impl Dispatcher {
         // Jobs that are worked on, and those that could not be and are left alone for a while.
         let mut held: BTreeMap<Text, Option<Instant>> = BTreeMap::new();
         let mut line = Line::default();
+        let mut swept: Option<Instant> = None;
         loop {
             let is_stopping = *stop.borrow();
             if is_stopping && lanes.is_empty() {
@@ -176,6 +181,10 @@ impl Dispatcher {
                 _ = stop.changed(), if !is_stopping => {}
                 () = tokio::time::sleep(self.options.look), if is_idle && !is_stopping => {
                     passing(self.learn().await)?;
+                    if lanes.is_empty() && swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
+                        passing(sweep(&*self.store).await)?;
+                        swept = Some(Instant::now());
+                    }
                 }
             }
         }

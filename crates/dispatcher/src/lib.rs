@@ -14,11 +14,13 @@ mod dispatcher;
 mod entropy;
 mod finish;
 mod lists;
+mod measure;
 mod outlet;
 mod reserve;
 mod retry;
 mod rows;
 mod suppressions;
+mod sweep;
 mod verdict;
 mod work;
 

@@ -63,7 +63,7 @@ pub(crate) async fn retry(
         // Somebody was quicker.
         Some(existing) => {
             if existing.audience_id != audience.id {
-                audience::discard(store, &audience.id, audience.parts.len()).await?;
+                audience::discard(store, &audience.id).await?;
             }
             Ok(deployed(&existing, true))
         }

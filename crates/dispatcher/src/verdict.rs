@@ -1,6 +1,6 @@
 //! What somebody says of an item in doubt.
 
-use onward_dispatch::{Act, Attempt, Change, Conclusion, JobAct, JobStatus, Reason, Slot, Standing, Tally};
+use onward_dispatch::{Act, Attempt, Change, JobStatus, Reason, Slot, Standing, Tally};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job, OutboxItem};
 use onward_store::{Commit, Field as _, Key, Kind, Records as _, Store};
@@ -98,22 +98,14 @@ async fn slots(store: &dyn Store, job: &Job, now: Timestamp) -> Result<Vec<Slot>
     Ok(slots)
 }
 
-/// Where a job stands that nobody has, now that one of its items is settled.
+/// Counts the items of a job that nobody has, now that one of them is settled, and says where it stands.
 fn conclude(job: &mut Job, slots: &[Slot], now: Timestamp) {
     let tally = Tally::of(slots.iter().map(|slot| slot.standing));
     rows::count(job, &tally, now);
+    let (act, is_due) = Attempt::judged(slots);
     let status = rows::job_status(job);
-    let (status, run_after) = if tally.is_settled() {
-        let act = match Attempt::settled(slots) {
-            Conclusion::Dead => JobAct::Bury,
-            _ => JobAct::Complete,
-        };
-        (status.after(act).unwrap_or(status), now)
-    } else if tally.open() > 0 {
-        (status, now)
-    } else {
-        (status, job.run_after)
-    };
-    job.status = status.as_str().into();
-    job.run_after = run_after;
+    job.status = act.and_then(|act| status.after(act)).unwrap_or(status).as_str().into();
+    if is_due {
+        job.run_after = now;
+    }
 }

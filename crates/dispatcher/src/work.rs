@@ -20,6 +20,7 @@ use crate::audience::{self, Recipient};
 use crate::audit;
 use crate::clock::Clock;
 use crate::entropy::Entropy;
+use crate::measure;
 use crate::outlet::{Admission, Outlet};
 use crate::reserve::{self, Durable};
 use crate::rows::{self, Origin};
@@ -187,7 +188,7 @@ impl<'a> Work<'a> {
             if waited.elapsed() + wait > PUT_OFF || order() != Order::Go {
                 return Ok(Admission::Nobody(wait));
             }
-            sleep(wait).await;
+            sleep(wait.min(self.desk.lease / RENEWED)).await;
             // Whoever lost it meanwhile finds that out with the next step.
             if self.is_held && Instant::now() + (self.desk.lease - self.desk.lease / RENEWED) >= self.until {
                 self.renew().await?;
@@ -221,6 +222,7 @@ impl<'a> Work<'a> {
                     let taken: Vec<usize> = taken.collect();
                     self.durable = Some(durable);
                     self.take(written, &taken, asked);
+                    measure::changes(changes.values());
                     return Ok(Some(taken));
                 }
                 Err(error) => error,

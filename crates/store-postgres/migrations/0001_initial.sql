@@ -259,6 +259,7 @@ CREATE TABLE campaign_runs (
 CREATE INDEX campaign_runs_by_campaign ON campaign_runs (campaign_id, created_at, id);
 CREATE INDEX campaign_runs_by_age ON campaign_runs (tenant_id, workspace_id, created_at, id);
 CREATE INDEX campaign_runs_by_wake ON campaign_runs (wake_at, id);
+CREATE INDEX campaign_runs_by_audience ON campaign_runs (audience_id, id);
 
 CREATE TABLE job_queue (
     id TEXT COLLATE "C" NOT NULL,

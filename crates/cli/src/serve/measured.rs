@@ -48,6 +48,10 @@ pub(super) fn recorder() -> anyhow::Result<PrometheusHandle> {
         describe_counter!(name, words);
         counter!(name).absolute(0);
     }
+    describe_counter!("onward_campaign_items_total", "Items of campaigns that came to stand so");
+    for standing in ["served", "failed", "skipped", "in_doubt"] {
+        counter!("onward_campaign_items_total", "standing" => standing).absolute(0);
+    }
     describe_counter!("onward_alerts_total", "What people should look at");
     for (name, words) in GAUGES {
         describe_gauge!(name, words);

@@ -1,8 +1,11 @@
 //! Deploying: all of it or nothing.
 
-use onward_dispatcher::Refused;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::world::{Counting, TERMS, World, accepted, deployment};
+use onward_dispatcher::{Campaigns, Refused, Scope};
+
+use crate::world::{Counting, TERMS, World, accepted, deployment, recipient};
 
 #[tokio::test]
 async fn a_campaign_without_recipients_is_refused_and_leaves_nothing() {
@@ -34,4 +37,35 @@ async fn a_key_deploys_once() {
     let mut other = deployment(Some("k"));
     other.document = "{\"subject\":\"other\"}".into();
     assert_eq!(world.deploy_as(other, &["a"]).await, Err(Refused::KeyTaken(first.run.to_string())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_audience_that_nobody_deploys_is_removed_after_a_week_and_others_are_kept() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let run = world.deploy(&["a", "b", "c", "d", "e"]).await.unwrap().run;
+    let people = [recipient("f")];
+    world.campaigns.put_part("forgotten", 0, &people).await.unwrap();
+    world.campaigns.put_part("forgotten", 0, &people).await.unwrap();
+    let other = world.campaigns.put_part("forgotten", 0, &[recipient("g")]).await;
+    assert_eq!(other, Err(Refused::PartTaken("forgotten".to_owned(), 0)));
+    tokio::time::advance(Duration::from_secs(8 * 86_400)).await;
+    world.campaigns.put_part("fresh", 0, &people).await.unwrap();
+    world.work_until_over(&run).await;
+    world.work_until(async |world| world.campaigns.audience("forgotten").await.is_err()).await;
+    assert_eq!(world.campaigns.audience("forgotten").await, Err(Refused::NoAudience("forgotten".to_owned())));
+    assert_eq!(world.campaigns.audience("fresh").await.unwrap().items(), 1);
+    let kept = world.campaigns.run(&run).await.unwrap().audience_id.to_string();
+    assert_eq!(world.campaigns.audience(&kept).await, Err(Refused::AudienceOld(kept)), "it is there, and too old");
+}
+
+#[tokio::test]
+async fn an_audience_of_somebody_else_or_with_a_part_missing_is_not_deployed() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    world.campaigns.put_part("gap", 0, &[recipient("a")]).await.unwrap();
+    world.campaigns.put_part("gap", 2, &[recipient("b")]).await.unwrap();
+    assert_eq!(world.campaigns.audience("gap").await, Err(Refused::PartMissing("gap".to_owned(), 1)));
+    let others = Campaigns::new(Arc::clone(&world.store), Scope { tenant: "other".into(), workspace: "shop".into() });
+    assert_eq!(others.audience("gap").await, Err(Refused::NoAudience("gap".to_owned())));
+    assert_eq!(others.put_part("gap", 0, &[recipient("a")]).await, Err(Refused::PartTaken("gap".to_owned(), 0)));
+    assert_eq!(world.campaigns.put_part("none", 0, &[]).await, Err(Refused::PartSize(0)));
 }

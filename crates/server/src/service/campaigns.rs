@@ -110,7 +110,11 @@ pub(super) fn problem(refused: Refused) -> Problem {
     let code = match &refused {
         Refused::NoRun(_) | Refused::NoItem(_) | Refused::NoJob(_) | Refused::NoAudience(_) => Code::NotFound,
         Refused::NotInDoubt(_) | Refused::NotDead(_) | Refused::NotOver(_) | Refused::Retried(..) => Code::Conflict,
-        Refused::Over(_) | Refused::AtWork(_) | Refused::PartMissing(..) | Refused::PartTaken(..) => Code::Conflict,
+        Refused::AudienceOld(_)
+        | Refused::Over(_)
+        | Refused::AtWork(_)
+        | Refused::PartMissing(..)
+        | Refused::PartTaken(..) => Code::Conflict,
         Refused::NobodyToReach | Refused::PartSize(_) | Refused::TooManyJobs(_) => Code::Unprocessable,
         Refused::Ambiguous(_) => Code::AmbiguousId,
         Refused::KeyTaken(_) => Code::KeyTaken,

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use onward_dispatch::{Backoff, Channel, Terms};
 use onward_dispatcher::{
-    Campaigns, Compose, Deployment, Dispatcher, Entropy, Message, Nature, Options, Outlet, Recipient, Scope,
+    Admission, Campaigns, Compose, Deployment, Dispatcher, Entropy, Gate, Message, Nature, Options, Outlet, Recipient,
+    Scope,
 };
 use onward_journal::{Text, Timestamp};
 use onward_store::conformance::Draw;
@@ -46,6 +47,20 @@ pub struct Report {
     pub unserved: u32,
     /// Calls that reached the provider.
     pub calls: u32,
+}
+
+/// Lets some pass, in any order, or nobody for a while.
+struct Moody(Chance);
+
+impl Gate for Moody {
+    fn admit(&self, recipients: &[&Recipient], at_most: usize, _now: Timestamp) -> Admission {
+        let mut admitted: Vec<usize> = (0..recipients.len()).filter(|_| self.0.percent(70)).collect();
+        admitted.truncate(at_most);
+        if admitted.is_empty() {
+            return Admission::Nobody(Duration::from_millis(1 + self.0.below(5_000)));
+        }
+        Admission::Some(admitted)
+    }
 }
 
 /// The chance that all share.
@@ -177,7 +192,7 @@ impl World {
         let outlet = Arc::new(Outlet {
             provider: Arc::clone(&ledger) as Arc<dyn onward_dispatcher::Provider>,
             compose: Arc::new(Plain),
-            gate: Arc::new(onward_dispatcher::Open),
+            gate: Arc::new(Moody(chance.clone())),
             terms,
             asset: "spring".into(),
             patience: Duration::from_secs(30),

@@ -12,7 +12,8 @@ record! {
     "campaign_runs", key 1,
     index BY_CAMPAIGN ["campaign_id", "created_at"]
         BY_AGE ["tenant_id", "workspace_id", "created_at"]
-        BY_WAKE ["wake_at"];
+        BY_WAKE ["wake_at"]
+        BY_AUDIENCE ["audience_id"];
     pub struct CampaignRun {
         /// The campaign run.
         pub id: Text = "id",
