@@ -128,6 +128,12 @@ impl<'a> Work<'a> {
         })
     }
 
+    /// Makes the job this worker's, and does nothing more. Tells whether it is.
+    pub(crate) async fn lock(mut self) -> Result<bool, Error> {
+        let (tally, attempts) = (rows::tally(&self.job), self.job.attempts + 1);
+        Ok(self.store(BTreeMap::new(), tally, attempts, None).await?.is_some())
+    }
+
     /// Does all there is to do for now.
     pub(crate) async fn perform(mut self, order: impl Fn() -> Order) -> Result<End, Error> {
         let now = self.desk.clock.now();

@@ -2,7 +2,7 @@
 
 mod config;
 mod dev;
-mod measured;
+pub(crate) mod measured;
 mod run;
 mod settings;
 mod token;
