@@ -1,26 +1,33 @@
 //! How many items of a campaign a second are reserved, called for and settled, with a provider that takes everything at once:
-//! two durable changes an item, in jobs of a hundred; beside what the same database does with plain one-row commits.
+//! two durable changes an item, in jobs of a hundred; beside what the same database does with plain one-row commits. And whether
+//! a job is found and locked as quickly among many as among few.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
-use onward_benches::{Options, Report, median_of, timed};
-use onward_dispatch::{Answer, Backoff, Channel, Terms};
-use onward_dispatcher::{
-    Campaigns, Compose, Deployment, Dispatcher, Entropy, Message, Nature, Outlet, Provider, Recipient, Reservation,
-    Scope,
-};
-use onward_journal::Text;
+use anyhow::{Context as _, Result};
+use onward_benches::{Options, Report, median_of};
+use onward_dispatcher::load::Load;
 use onward_store::Store;
 use onward_store_postgres::Postgres;
 use onward_store_sqlite::Sqlite;
 use onward_testing::Cluster;
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
 
 const PLAIN: usize = 1_000;
+
+/// Jobs at a time.
+const LANES: usize = 8;
+
+/// Items that wait while jobs are claimed: few, and many.
+const WAITING: [u32; 2] = [1_000, 1_000_000];
+
+/// Jobs that are claimed: as many as few items have.
+const CLAIMS: usize = 10;
+
+/// Claims take so much longer at most, among a thousand times as many.
+const CLAIMS_RATIO_MAX: f64 = 2.0;
 
 fn main() -> Result<()> {
     let options = Options::from_args()?;
@@ -40,9 +47,11 @@ fn sqlite(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
     let yardstick = onward_store_sqlite::yardstick::Yardstick::open(&folder.join("yardstick.db"))?;
     let plain = median_of(options, || (), |()| (0..PLAIN).try_for_each(|_| yardstick.commit_row()));
     report.row("plain one-row commits (yardstick)", PLAIN, plain, None);
-    let store: Arc<dyn Store> =
-        Arc::new(Sqlite::open(&folder.join("store.db"), onward_store_sqlite::Options::default())?);
-    measure(options, runtime, &mut report, &store, 30_000.0)?;
+    let open = |name: &str| -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(Sqlite::open(&folder.join(name), onward_store_sqlite::Options::default())?))
+    };
+    rate(options, runtime, &mut report, open("store.db")?, 30_000.0)?;
+    claims(runtime, &mut report, [open("few.db")?, open("many.db")?])?;
     report.finish()
 }
 
@@ -58,103 +67,49 @@ fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
     };
     let plain = median_of(options, || (), |()| runtime.block_on(rows()));
     report.row("plain one-row commits (yardstick)", PLAIN, plain, None);
-    let opened = runtime.block_on(Postgres::open(&cluster.database()?, onward_store_postgres::Options::default()))?;
-    measure(options, runtime, &mut report, &(Arc::new(opened) as Arc<dyn Store>), 15_000.0)?;
+    let open = || -> Result<Arc<dyn Store>> {
+        let options = onward_store_postgres::Options::default();
+        Ok(Arc::new(runtime.block_on(Postgres::open(&cluster.database()?, options))?))
+    };
+    rate(options, runtime, &mut report, open()?, 15_000.0)?;
+    claims(runtime, &mut report, [open()?, open()?])?;
     report.finish()
 }
 
 /// A campaign after the other, each deployed before the clock runs.
-fn measure(
-    options: Options,
-    runtime: &Runtime,
-    report: &mut Report,
-    store: &Arc<dyn Store>,
-    target: f64,
-) -> Result<()> {
+fn rate(options: Options, runtime: &Runtime, report: &mut Report, store: Arc<dyn Store>, target: f64) -> Result<()> {
     let items = if options.is_quick() { 20_000 } else { 100_000 };
+    let load = Load::on(store);
     let mut times = Vec::new();
     for _ in 0..options.runs.min(5) {
-        let run = runtime.block_on(deploy(store, items))?;
-        times.push(timed(|| runtime.block_on(dispatch(store, &run)))?);
+        let run = runtime.block_on(load.deploy(items))?;
+        times.push(runtime.block_on(load.dispatch(&run, LANES))?.all);
     }
-    times.sort_unstable();
-    report.row("reserved, called for and settled", items, times[times.len() / 2], Some(target));
+    report.row("reserved, called for and settled", items as usize, median(times), Some(target));
     Ok(())
 }
 
-fn scope() -> Scope {
-    Scope { tenant: "default".into(), workspace: "default/default".into() }
+/// One job after the other, of campaigns that wait whole; in turn, so that what slows the machine down slows both.
+fn claims(runtime: &Runtime, report: &mut Report, stores: [Arc<dyn Store>; 2]) -> Result<()> {
+    let loads = stores.map(Load::on);
+    for (load, items) in loads.iter().zip(WAITING) {
+        runtime.block_on(load.deploy(items))?;
+    }
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..CLAIMS {
+        for (load, times) in loads.iter().zip(&mut times) {
+            times.push(runtime.block_on(load.claim())?.context("no job was found")?);
+        }
+    }
+    let medians = times.map(|times| median(times).as_secs_f64());
+    for (median, items) in medians.into_iter().zip(WAITING) {
+        println!("{:<44} {:>14.0} µs", format!("a job is claimed while {items} items wait"), median * 1e6);
+    }
+    report.ratio("  many beside few", medians[1] / medians[0], CLAIMS_RATIO_MAX);
+    Ok(())
 }
 
-async fn deploy(store: &Arc<dyn Store>, items: usize) -> Result<Text> {
-    let deployment = Deployment {
-        campaign: "bench".into(),
-        channel: Channel::Email,
-        document: "{}".into(),
-        scheduled_for: None,
-        key: None,
-        by: "bench".to_owned(),
-    };
-    let (campaigns, entropy) = (Campaigns::new(Arc::clone(store), scope()), Entropy::default());
-    let mut gathering = campaigns.gather(100, &entropy);
-    for number in 0..items {
-        let id = format!("lead-{number}");
-        let address = format!("{id}@example.org");
-        gathering.add(Recipient { id, address, data: serde_json::Map::new() }).await?;
-    }
-    Ok(campaigns.deploy(&deployment, &gathering.finish().await?, &entropy).await?.run)
-}
-
-/// Works until the run is over.
-async fn dispatch(store: &Arc<dyn Store>, run: &Text) -> Result<()> {
-    let terms = Terms {
-        window: 100,
-        calls_max: 3,
-        attempts_max: 3,
-        backoff: Backoff::default(),
-        repeats: false,
-        looks_after_ms: None,
-    };
-    let outlet = Outlet {
-        provider: Arc::new(Nothing),
-        compose: Arc::new(Nothing),
-        gate: Arc::new(onward_dispatcher::Open),
-        terms,
-        asset: "bench".into(),
-        patience: Duration::from_secs(30),
-    };
-    let options = onward_dispatcher::Options { lanes: 8, ..onward_dispatcher::Options::default() };
-    let dispatcher = Dispatcher::new(Arc::clone(store), Arc::new(Arc::new(outlet)), options);
-    let campaigns = Campaigns::new(Arc::clone(store), scope());
-    let (stop, stopped) = watch::channel(false);
-    let working = tokio::spawn(dispatcher.run(stopped));
-    while campaigns.run(run).await?.ended_at.is_none() {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    stop.send_replace(true);
-    Ok(working.await??)
-}
-
-/// Takes everything at once, and says nothing.
-struct Nothing;
-
-#[async_trait::async_trait]
-impl Provider for Nothing {
-    fn name(&self) -> &str {
-        "nothing"
-    }
-
-    fn nature(&self) -> Nature {
-        Nature { batch_max: 100, ..Nature::default() }
-    }
-
-    async fn deliver(&self, batch: Vec<Reservation>) -> Vec<(Text, Answer)> {
-        batch.into_iter().map(|it| (it.item().clone(), Answer::Accepted(None))).collect()
-    }
-}
-
-impl Compose for Nothing {
-    fn compose(&self, _recipient: &Recipient) -> Result<Message, String> {
-        Ok(Message::default())
-    }
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
 }

@@ -190,6 +190,16 @@ impl Dispatcher {
         }
     }
 
+    /// Locks one job that can be taken now, and leaves it so. Tells whether there was one.
+    pub(crate) async fn claim(&self) -> Result<bool, Error> {
+        let Some(Found { run, job }) = self.find(&BTreeMap::new()).await?.pop() else { return Ok(false) };
+        let outlet = self.outlets.outlet(&run.0).map_err(Error::Unusable)?;
+        let clock = Clock::ask(&*self.store).await?;
+        let Options { lease, worker, entropy, .. } = self.options.clone();
+        let desk = Desk { store: Arc::clone(&self.store), clock, lease, worker, entropy };
+        Work::prepare(&desk, run, outlet, job).await?.lock().await
+    }
+
     /// Learns what is wanted of the runs that are under way.
     async fn learn(&self) -> Result<(), Error> {
         let runs: Vec<Text> = lock(&self.orders.controls).keys().cloned().collect();

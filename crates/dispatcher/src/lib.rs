@@ -4,6 +4,7 @@
 //! - [`Provider`]: who really sends. It is called with [`Reservation`]s, which only a commit can make.
 //! - [`Dispatcher`]: takes jobs, reserves, calls, settles; on as many nodes as there are.
 //! - [`Campaigns`]: what people can ask, and want of a campaign run: to pause, to cancel, to settle what is in doubt.
+//! - [`load`]: what dispatchers are measured with.
 
 mod audience;
 mod audit;
@@ -14,6 +15,7 @@ mod dispatcher;
 mod entropy;
 mod finish;
 mod lists;
+pub mod load;
 mod measure;
 mod outlet;
 mod reserve;

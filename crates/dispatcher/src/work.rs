@@ -129,6 +129,12 @@ impl<'a> Work<'a> {
         })
     }
 
+    /// Makes the job this worker's, and does nothing more. Tells whether it is.
+    pub(crate) async fn lock(mut self) -> Result<bool, Error> {
+        let (tally, attempts) = (rows::tally(&self.job), self.job.attempts + 1);
+        Ok(self.store(BTreeMap::new(), tally, attempts, None).await?.is_some())
+    }
+
     /// Does all there is to do for now.
     pub(crate) async fn perform(mut self, order: impl Fn() -> Order) -> Result<End, Error> {
         let now = self.desk.clock.now();
@@ -266,7 +272,7 @@ impl<'a> Work<'a> {
         if let Some(error) = changes.values().rev().find_map(|change| change.error.clone()) {
             job.error = Some(error);
         }
-        let mut commit = Commit::new().update(&job, self.version);
+        let mut commit = Commit::new().amend(&self.job, &job, self.version);
         if let Some(running) = rows::run_status(&self.run).after(RunAct::Begin) {
             let run = CampaignRun { status: running.as_str().into(), ..self.run.clone() };
             commit = commit.update(&run, self.run_version);
@@ -280,7 +286,7 @@ impl<'a> Work<'a> {
                 stored.map_or_else(|| origin.item(position, &self.recipients[position], now), |(row, _)| row.clone());
             let row = rows::changed(row, change, rows::channel(&self.run), now);
             commit = match stored {
-                Some((_, version)) => commit.update(&row, *version),
+                Some((before, version)) => commit.amend(before, &row, *version),
                 None => {
                     inserted.push((commit.changes.len(), position));
                     if are_new { commit.insert(&row) } else { commit.insert_or_keep(&row) }
@@ -467,7 +473,7 @@ impl<'a> Work<'a> {
         let asked = Instant::now();
         let mut job = self.job.clone();
         self.conclude(&mut job, None, self.desk.clock.now());
-        match self.desk.store.commit(Commit::new().update(&job, self.version)).await {
+        match self.desk.store.commit(Commit::new().amend(&self.job, &job, self.version)).await {
             Ok(_) => {
                 (self.job, self.version, self.until) = (job, self.version + 1, asked + self.desk.lease);
                 Ok(true)

@@ -4,7 +4,7 @@
 //! subqueries are for. So everybody locks rows in the same order, and no plan that was made while a table was empty is
 //! still in use when it is large.
 
-use onward_store::{Column, Table};
+use onward_store::{Changed, Column, Table};
 
 use crate::value::sql_type;
 
@@ -64,6 +64,24 @@ pub(crate) fn update(table: &Table) -> String {
         set = joined(", ", changed),
         given = given(typed_all(table)),
         places = places(table),
+    )
+}
+
+/// Changes some columns of rows that are at the given versions. Objects unless all of them are; the last parameter says how many.
+pub(crate) fn amend(table: &Table, changed: Changed) -> String {
+    let columns: Vec<&Column> = changed.places().map(|place| &table.columns[place]).collect();
+    let set = columns.iter().map(|column| format!("{name} = new.{name}, ", name = column.name));
+    let given_columns = table.key_columns().iter().chain(columns.iter().copied()).map(typed);
+    format!(
+        "WITH amended AS (UPDATE {name} AS old SET {set}version = old.version + 1 \
+         FROM (SELECT given.*, found.place FROM {given} {places}) AS new \
+         WHERE old.ctid = new.place AND old.version = new.version RETURNING 1) \
+         SELECT onward_require(count(*), ${wanted}::bigint) FROM amended",
+        name = table.name,
+        set = joined("", set),
+        given = given(given_columns.chain([("version", "bigint")])),
+        places = places(table),
+        wanted = table.key + columns.len() + 2,
     )
 }
 
@@ -207,6 +225,20 @@ mod tests {
         let text = update(Timer::TABLE);
         assert!(text.starts_with(
             "UPDATE timers AS old SET shard = new.shard, fire_at = new.fire_at, version = new.version FROM"
+        ));
+    }
+
+    #[test]
+    fn an_amendment_counts_the_rows_that_were_as_they_should_be() {
+        let text = amend(Timer::TABLE, Changed::of([3]));
+        assert!(text.starts_with(
+            "WITH amended AS (UPDATE timers AS old SET fire_at = new.fire_at, version = old.version + 1 FROM (SELECT \
+             given.*, found.place FROM unnest($1::bytea[], $2::bigint[], $3::timestamptz[], $4::bigint[]) AS \
+             given(execution_id, promise, fire_at, version)"
+        ));
+        assert!(text.ends_with(
+            "WHERE old.ctid = new.place AND old.version = new.version RETURNING 1) \
+             SELECT onward_require(count(*), $5::bigint) FROM amended"
         ));
     }
 

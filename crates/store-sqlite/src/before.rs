@@ -2,7 +2,7 @@
 
 use onward_journal::ExecutionId;
 use onward_runs::{EventId, IdempotencyKey, RunId};
-use onward_store::{Before, Care, Epoch, Error, Key, Known, RunHead, Shard, Stored, Table, Value};
+use onward_store::{Before, Care, Change, Epoch, Error, Key, Known, RunHead, Shard, Stored, Table, Value};
 use rusqlite::Connection;
 
 use crate::read;
@@ -36,7 +36,7 @@ impl Before for Asked<'_> {
         read::row_by_unique(self.db, table, unique, values)
     }
 
-    fn objects(&self) -> bool {
+    fn objects(&self, _change: &Change) -> bool {
         self.care == Care::Trust
     }
 

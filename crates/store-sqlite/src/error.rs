@@ -56,7 +56,9 @@ pub(crate) fn is_taken(cause: &rusqlite::Error) -> bool {
     )
 }
 
-/// Whether the database refuses what the caller wants written: a status that does not exist, for example.
+/// Whether the database refuses what the caller wants written: a status that does not exist, for example, or a row that is
+/// not what it was taken for.
 pub(crate) fn is_refused(cause: &rusqlite::Error) -> bool {
-    cause.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+    matches!(cause, rusqlite::Error::StatementChangedRows(_))
+        || cause.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }

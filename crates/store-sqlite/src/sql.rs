@@ -10,7 +10,8 @@ use onward_store::{Changed, Column, Scan, Table, Value, tables};
 pub(crate) struct Statements {
     /// All columns are parameters in their order.
     pub(crate) insert: String,
-    updates: RwLock<HashMap<Changed, Arc<str>>>,
+    updates: Texts,
+    amendments: Texts,
     pub(crate) delete: String,
     pub(crate) by_key: String,
     /// For each of `table.unique`.
@@ -28,7 +29,8 @@ impl Statements {
         let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
         Self {
             insert: insert(table),
-            updates: RwLock::default(),
+            updates: Texts::default(),
+            amendments: Texts::default(),
             delete: format!("DELETE FROM {} WHERE {}", table.name, equal(&key)),
             by_key: by_columns(table, &key),
             by_unique: table.unique.iter().map(|columns| by_columns(table, columns)).collect(),
@@ -38,10 +40,25 @@ impl Statements {
     /// All columns are parameters in their order, the version is the last. Only those that change are set: SQLite would write
     /// the others into their indexes anew.
     pub(crate) fn update(&self, table: &Table, changed: Changed) -> Arc<str> {
-        let known = self.updates.read().unwrap_or_else(PoisonError::into_inner).get(&changed).map(Arc::clone);
+        self.updates.get(changed, || update(table, changed))
+    }
+
+    /// The columns of the key are parameters, then those that change, then the version at which the row has to be.
+    pub(crate) fn amend(&self, table: &Table, changed: Changed) -> Arc<str> {
+        self.amendments.get(changed, || amend(table, changed))
+    }
+}
+
+/// Statements by the columns that they change.
+#[derive(Default)]
+struct Texts(RwLock<HashMap<Changed, Arc<str>>>);
+
+impl Texts {
+    fn get(&self, changed: Changed, write: impl FnOnce() -> String) -> Arc<str> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&changed).map(Arc::clone);
         known.unwrap_or_else(|| {
-            let text: Arc<str> = update(table, changed).into();
-            self.updates.write().unwrap_or_else(PoisonError::into_inner).insert(changed, Arc::clone(&text));
+            let text: Arc<str> = write().into();
+            self.0.write().unwrap_or_else(PoisonError::into_inner).insert(changed, Arc::clone(&text));
             text
         })
     }
@@ -72,6 +89,14 @@ fn update(table: &Table, changed: Changed) -> String {
     let set: String = changes.map(|(place, column)| format!("{} = ?{}, ", column.name, place + 1)).collect();
     let version = table.columns.len() + 1;
     format!("UPDATE {} SET {set}version = ?{version} WHERE {}", table.name, equal(&key))
+}
+
+fn amend(table: &Table, changed: Changed) -> String {
+    let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
+    let columns: Vec<&str> = changed.places().map(|place| table.columns[place].name).collect();
+    let set: String = columns.iter().zip(table.key + 1..).map(|(name, place)| format!("{name} = ?{place}, ")).collect();
+    let version = table.key + columns.len() + 1;
+    format!("UPDATE {} SET {set}version = version + 1 WHERE {} AND version = ?{version}", table.name, equal(&key))
 }
 
 fn by_columns(table: &Table, columns: &[&str]) -> String {
@@ -131,6 +156,10 @@ mod tests {
         assert_eq!(
             &*super::of(Timer::TABLE).update(Timer::TABLE, Changed::between(&row(3), &row(3))),
             "UPDATE timers SET version = ?5 WHERE execution_id = ?1 AND promise = ?2"
+        );
+        assert_eq!(
+            &*super::of(Timer::TABLE).amend(Timer::TABLE, changed),
+            "UPDATE timers SET fire_at = ?3, version = version + 1 WHERE execution_id = ?1 AND promise = ?2 AND version = ?4"
         );
         assert_eq!(super::of(Timer::TABLE).delete, "DELETE FROM timers WHERE execution_id = ?1 AND promise = ?2");
         let due = Scan::by::<Timer>(Timer::BY_DUE).equal(&Shard(1)).until(&onward_journal::Timestamp::EPOCH);

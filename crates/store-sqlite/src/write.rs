@@ -69,6 +69,15 @@ fn row(db: &Connection, write: &Write<'_>) -> Result<()> {
             let values = row.0.iter().chain([&version]).map(Bound);
             db.prepare_cached(&sql::of(table).update(table, changed))?.execute(params_from_iter(values))?;
         }
+        Write::Amend(table, row, version, changed) => {
+            let version = onward_store::Value::Int(version.cast_signed());
+            let amended = changed.places().map(|place| &row.0[place]);
+            let values = row.0[..table.key].iter().chain(amended).chain([&version]).map(Bound);
+            let made = db.prepare_cached(&sql::of(table).amend(table, changed))?.execute(params_from_iter(values))?;
+            if made != 1 {
+                return Err(rusqlite::Error::StatementChangedRows(made));
+            }
+        }
         Write::Delete(table, key) => {
             db.prepare_cached(&sql::of(table).delete)?.execute(params_from_iter(key.0.iter().map(Bound)))?;
         }

@@ -72,7 +72,9 @@ fn check_rows_once(changes: &[Change]) -> Result<(), Invalid> {
             once(!keys.contains(&(table.name, key.clone())), || format!("row {key} of {}", table.name))?;
             keys.insert((table.name, key));
         }
-        for (place, values) in change.row().map(|row| table.unique_values(row)).unwrap_or_default() {
+        // What an amendment leaves as it is is as unique as it was.
+        let written = change.row().filter(|_| !matches!(change, Change::Amend { .. }));
+        for (place, values) in written.map(|row| table.unique_values(row)).unwrap_or_default() {
             let fresh = unique.insert((table.name, place, values));
             once(fresh, || format!("the same {} of {}", table.unique[place].join(", "), table.name))?;
         }
@@ -92,9 +94,10 @@ fn check_change(change: &Change, limits: &Limits) -> Result<(), Invalid> {
     let is_insert = matches!(change, Change::Insert { .. } | Change::InsertOrKeep { .. });
     let (values, columns) = match change {
         Change::Delete { key, .. } | Change::Remove { key, .. } => (&key.0, table.key_columns()),
-        Change::Insert { row, .. } | Change::InsertOrKeep { row, .. } | Change::Update { row, .. } => {
-            (&row.0, table.columns)
-        }
+        Change::Insert { row, .. }
+        | Change::InsertOrKeep { row, .. }
+        | Change::Update { row, .. }
+        | Change::Amend { row, .. } => (&row.0, table.columns),
     };
     at_most("bytes of a row", values.iter().map(Value::bytes).sum(), limits.record_bytes_max)?;
     for (place, column) in columns.iter().enumerate() {
@@ -113,7 +116,18 @@ fn check_change(change: &Change, limits: &Limits) -> Result<(), Invalid> {
             Some(_) => {}
         }
     }
-    check_width(table, values.len(), columns.len())
+    check_width(table, values.len(), columns.len())?;
+    check_amendment(change)
+}
+
+/// What identifies a row is not amended: whether it may be depends on other rows.
+fn check_amendment(change: &Change) -> Result<(), Invalid> {
+    let Change::Amend { table, changed, .. } = change else { return Ok(()) };
+    let identifying = changed.places().find(|place| table.identifies(*place));
+    identifying.map_or(Ok(()), |place| {
+        let reason = "what identifies a row cannot be amended";
+        Err(Invalid::Value { table: table.name, column: table.columns[place].name, reason })
+    })
 }
 
 const fn check_width(table: &'static Table, found: usize, expected: usize) -> Result<(), Invalid> {

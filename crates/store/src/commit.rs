@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onward_journal::ExecutionId;
 use onward_runs::{AppendResult, RunEventWrite, RunId, RunSeq};
 
-use crate::{Epoch, Key, Reader, Record, Row, Shard, Stored, Table};
+use crate::{Changed, Epoch, Key, Reader, Record, Row, Shard, Stored, Table};
 
 /// Everything that becomes true together, or not at all.
 ///
@@ -66,6 +66,24 @@ impl Commit {
     #[must_use]
     pub fn update<R: Record>(mut self, record: &R, version: u64) -> Self {
         self.changes.push(Change::update(record, version));
+        self
+    }
+
+    /// Changes the row with the record's key if it is at `version`, and only what tells the record from `before`: what the
+    /// row is believed to be at that version. Whoever knows that lets the store write without a look.
+    ///
+    /// ```
+    /// use onward_store::tables::Component;
+    /// use onward_store::{Change, Commit};
+    ///
+    /// # fn example(before: &Component, after: &Component) {
+    /// let amended = Commit::new().amend(before, after, 3);
+    /// assert!(matches!(amended.changes[..], [Change::Amend { version: 3, .. }]));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn amend<R: Record>(mut self, before: &R, record: &R, version: u64) -> Self {
+        self.changes.push(Change::amend(before, record, version));
         self
     }
 
@@ -154,6 +172,18 @@ pub enum Change {
         /// The version it has now.
         version: u64,
     },
+    /// Update some columns, and leave the others as they are; a row that is absent or at another version is a conflict.
+    /// Columns that identify a row, by key or by being unique, are not among them.
+    Amend {
+        /// The table.
+        table: &'static Table,
+        /// The row as it is to be, as far as it changes.
+        row: Row,
+        /// Which of its columns count.
+        changed: Changed,
+        /// The version it has now.
+        version: u64,
+    },
     /// Delete; a row that is absent or at another version is a conflict.
     Delete {
         /// The table.
@@ -189,6 +219,17 @@ impl Change {
         Self::Update { table: R::TABLE, row: record.to_row(), version }
     }
 
+    /// Changes what tells `record` from `before`, if the row with its key is at `version`. Where that is what identifies the
+    /// row, all of it is updated.
+    pub fn amend<R: Record>(before: &R, record: &R, version: u64) -> Self {
+        let (table, row) = (R::TABLE, record.to_row());
+        let changed = Changed::between(&before.to_row(), &row);
+        if changed.places().any(|place| table.identifies(place)) {
+            return Self::Update { table, row, version };
+        }
+        Self::Amend { table, row, changed, version }
+    }
+
     /// Deletes the row with the record's key if it is at `version`.
     pub fn delete<R: Record>(record: &R, version: u64) -> Self {
         Self::Delete { table: R::TABLE, key: R::TABLE.key_of(&record.to_row()), version }
@@ -205,6 +246,7 @@ impl Change {
             Self::Insert { table, .. }
             | Self::InsertOrKeep { table, .. }
             | Self::Update { table, .. }
+            | Self::Amend { table, .. }
             | Self::Delete { table, .. }
             | Self::Remove { table, .. } => table,
         }
@@ -213,7 +255,10 @@ impl Change {
     /// The row it writes, if it does.
     pub const fn row(&self) -> Option<&Row> {
         match self {
-            Self::Insert { row, .. } | Self::InsertOrKeep { row, .. } | Self::Update { row, .. } => Some(row),
+            Self::Insert { row, .. }
+            | Self::InsertOrKeep { row, .. }
+            | Self::Update { row, .. }
+            | Self::Amend { row, .. } => Some(row),
             Self::Delete { .. } | Self::Remove { .. } => None,
         }
     }
@@ -222,9 +267,10 @@ impl Change {
     pub fn key(&self) -> Key {
         match self {
             Self::Delete { key, .. } | Self::Remove { key, .. } => key.clone(),
-            Self::Insert { table, row } | Self::InsertOrKeep { table, row } | Self::Update { table, row, .. } => {
-                table.key_of(row)
-            }
+            Self::Insert { table, row }
+            | Self::InsertOrKeep { table, row }
+            | Self::Update { table, row, .. }
+            | Self::Amend { table, row, .. } => table.key_of(row),
         }
     }
 }

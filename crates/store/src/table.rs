@@ -65,6 +65,12 @@ impl Table {
         self.key_columns().iter().any(|it| it.name == column) || sets.flatten().any(|name| *name == column)
     }
 
+    /// Whether the column in this place identifies a row, by being part of its key or unique together with others.
+    pub fn identifies(&self, place: usize) -> bool {
+        let is_it = |name: &&str| self.columns.get(place).is_some_and(|column| column.name == *name);
+        place < self.key || self.unique.iter().copied().flatten().any(is_it)
+    }
+
     /// The values of `row` in `columns`.
     pub fn pick(&self, columns: &[&str], row: &Row) -> Vec<Value> {
         let value = |name: &&str| self.position(name).map_or(Value::Null, |place| row.0[place].clone());

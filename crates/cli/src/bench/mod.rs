@@ -1,9 +1,10 @@
 //! `onward bench`: how fast Onward is on this machine, this disk, this database.
 //!
 //! Each workload has a new store and a server of its own, which is this binary again: what is measured is what users have,
-//! over HTTP, from another process. Beside each figure stands what the same database does with plain one-row commits.
+//! over HTTP, from another process. Campaigns have no server: their dispatcher runs in this process. Beside each figure stands what the same database does with plain one-row commits.
 
 mod chain;
+mod dispatch;
 mod driver;
 mod fanout;
 mod figures;
@@ -46,13 +47,13 @@ pub(crate) struct Args {
     /// measured on one after the other then, so that what slows the machine down for a while slows down all
     #[arg(long = "store", value_name = "URL")]
     stores: Vec<String>,
-    /// Executions at a time, for chain and start; chain is measured with 1 and with 64 unless told
+    /// Executions at a time, for chain and start, and jobs for dispatch; chain is measured with 1 and with 64 unless told
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     concurrency: Option<u16>,
     /// How long chain, fanout and start are measured; 10 unless told
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
     seconds: Option<u16>,
-    /// Executions of parked and of recovery; 50000 and 1000 unless told
+    /// Executions of parked and of recovery, and items of dispatch; 50000, 1000 and 100000 unless told
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// Who performs the tasks
@@ -88,6 +89,8 @@ enum Workload {
     Parked,
     /// A server that is killed with 1,000 executions in flight: when all are finished, and how often their effects happened
     Recovery,
+    /// 100,000 items of a campaign, in jobs of 100; and whether jobs are found as quickly when a million items wait
+    Dispatch,
 }
 
 /// Who performs tasks.
@@ -139,6 +142,9 @@ struct Settings {
     fanout_steps: u32,
     parked: usize,
     in_flight: usize,
+    dispatched: u32,
+    /// Items that wait, when many do.
+    waiting: u32,
     lease_ms: Option<u64>,
 }
 
@@ -152,11 +158,11 @@ impl Settings {
 impl Args {
     /// Nothing that was asked for goes by unnoticed.
     fn expect_use(&self) -> anyhow::Result<()> {
-        use Workload::{Chain, Fanout, Parked, Recovery, Start};
+        use Workload::{Chain, Dispatch, Fanout, Parked, Recovery, Start};
         let options: [(&str, bool, &[Workload]); 4] = [
-            ("--concurrency is for chain and start", self.concurrency.is_some(), &[Chain, Start]),
+            ("--concurrency is for chain, start and dispatch", self.concurrency.is_some(), &[Chain, Start, Dispatch]),
             ("--seconds is for chain, fanout and start", self.seconds.is_some(), &[Chain, Fanout, Start]),
-            ("--count is for parked and recovery", self.count.is_some(), &[Parked, Recovery]),
+            ("--count is for parked, recovery and dispatch", self.count.is_some(), &[Parked, Recovery, Dispatch]),
             ("--lease-ms is for recovery", self.lease_ms.is_some(), &[Recovery]),
         ];
         for (words, is_given, used_by) in options {
@@ -182,6 +188,8 @@ impl Args {
                 fanout_steps: 100,
                 parked: count.unwrap_or(2_000),
                 in_flight: count.unwrap_or(200),
+                dispatched: self.count.unwrap_or(20_000),
+                waiting: 100_000,
                 lease_ms: self.lease_ms,
             };
         }
@@ -194,6 +202,8 @@ impl Args {
             fanout_steps: 1_000,
             parked: count.unwrap_or(50_000),
             in_flight: count.unwrap_or(1_000),
+            dispatched: self.count.unwrap_or(100_000),
+            waiting: 1_000_000,
             lease_ms: self.lease_ms,
         }
     }
@@ -251,9 +261,10 @@ impl Workload {
     /// How many executions at a time, one measurement each.
     fn lanes(self, told: Option<u16>) -> Vec<usize> {
         match (self, told) {
-            (Self::Chain | Self::Start, Some(lanes)) => vec![lanes.into()],
+            (Self::Chain | Self::Start | Self::Dispatch, Some(lanes)) => vec![lanes.into()],
             (Self::Chain, None) => vec![1, 64],
             (Self::Start, None) => vec![64],
+            (Self::Dispatch, None) => vec![8],
             (Self::Fanout | Self::Long | Self::Parked | Self::Recovery, _) => vec![1],
         }
     }
@@ -266,6 +277,7 @@ impl Workload {
             Self::Long => long::measure(place, settings).await,
             Self::Parked => parked::measure(place, settings).await,
             Self::Recovery => recovery::measure(place, settings).await,
+            Self::Dispatch => dispatch::measure(place, settings, lanes).await,
         }
     }
 }

@@ -129,6 +129,11 @@ pub(super) async fn nothing_yet(store: &Store) -> anyhow::Result<Meters> {
     })
 }
 
+/// A figure without labels, in the text of `/metrics`.
+pub(super) fn figure(text: &str, name: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
 impl Server {
     /// What it has used so far.
     pub(super) async fn meters(&self, store: &Store) -> anyhow::Result<Meters> {
@@ -152,8 +157,7 @@ impl Server {
 
     /// A figure of `/metrics` that has no labels.
     pub(super) async fn metric(&self, name: &str) -> anyhow::Result<Option<f64>> {
-        let text = self.client.metrics().await?;
-        Ok(text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok()))
+        Ok(figure(&self.client.metrics().await?, name))
     }
 
     /// SIGKILL, at once.

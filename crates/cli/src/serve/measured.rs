@@ -38,7 +38,7 @@ const TIMES: [(&str, &str); 2] = [
 ];
 
 /// Measures from now on.
-pub(super) fn recorder() -> anyhow::Result<PrometheusHandle> {
+pub(crate) fn recorder() -> anyhow::Result<PrometheusHandle> {
     let commits = "onward_store_commits_per_transaction";
     let recorder = PrometheusBuilder::new()
         .set_buckets(&SECONDS)

@@ -3,7 +3,7 @@
 mod campaigns;
 mod config;
 mod dev;
-mod measured;
+pub(crate) mod measured;
 mod run;
 mod settings;
 mod token;

@@ -48,7 +48,7 @@ fn every_workload_is_measured_on_a_store_of_its_own() {
     assert!(document["machine"]["cores"].as_u64().unwrap() > 0);
     let workloads = document["workloads"].as_array().unwrap();
     let names: Vec<&str> = workloads.iter().map(|workload| workload["workload"].as_str().unwrap()).collect();
-    assert_eq!(names, ["chain", "chain", "fanout", "long", "start", "parked", "recovery"]);
+    assert_eq!(names, ["chain", "chain", "fanout", "long", "start", "parked", "recovery", "dispatch"]);
     workloads.iter().for_each(check);
     for workload in &workloads[..5] {
         assert!(number(workload, "p50Ms") > 0.0, "{workload}");
@@ -146,5 +146,9 @@ fn an_option_that_no_chosen_workload_has_a_use_for_is_refused() {
     let folder = TempDir::new().unwrap();
     let refused = bench(&folder, &["fanout", "--count", "5"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).contains("--count is for parked and recovery"), "{}", text(&refused.stderr));
+    assert!(
+        text(&refused.stderr).contains("--count is for parked, recovery and dispatch"),
+        "{}",
+        text(&refused.stderr)
+    );
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onward_dispatch::{Backoff, Channel};
 use onward_dispatcher::{
-    Campaigns, Compose, Deploying, Deployment, Dispatcher, Entropy, Message, Options, Outlet, Recipient, Scope,
+    Campaigns, Compose, Deployment, Dispatcher, Entropy, Message, Options, Outlet, Recipient, Scope,
 };
 use onward_providers::{ProviderSpec, Secrets, Throttle};
 use onward_store::memory::Memory;
@@ -74,12 +74,14 @@ impl World {
     }
 
     async fn send_until(&self, recipients: &[(&str, &str)], is_over: fn(&str) -> bool) -> BTreeMap<String, String> {
-        let mut deploying = Deploying::begin(&*self.store, scope(), deployment(), Entropy::default());
+        let entropy = Entropy::default();
+        let mut gathering = self.campaigns.gather(10, &entropy);
         for (id, address) in recipients {
             let (id, address) = ((*id).to_owned(), (*address).to_owned());
-            deploying.add(Recipient { id, address, data: Map::new() }).await.unwrap();
+            gathering.add(Recipient { id, address, data: Map::new() }).await.unwrap();
         }
-        let run = deploying.finish().await.unwrap().run;
+        let audience = gathering.finish().await.unwrap();
+        let run = self.campaigns.deploy(&deployment(), &audience, &entropy).await.unwrap().run;
         let options = Options { lanes: 2, look: Duration::from_millis(10), ..Options::default() };
         let dispatcher = Dispatcher::new(Arc::clone(&self.store), Arc::new(Arc::clone(&self.outlet)), options);
         let (stop, stopped) = watch::channel(false);
@@ -128,9 +130,7 @@ fn deployment() -> Deployment {
         channel: Channel::Email,
         document: "{}".into(),
         scheduled_for: None,
-        job_items: 10,
         key: None,
-        retry_of: None,
         by: "ada".to_owned(),
     }
 }

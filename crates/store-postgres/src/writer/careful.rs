@@ -99,7 +99,7 @@ impl Writer {
                 return Err(Setback::Trouble(trouble));
             }
         };
-        let decided = match self.decide(commits, &mut loaded, care) {
+        let decided = match self.decide(commits, &wish, &mut loaded) {
             Ok(decided) if !decided.is_empty() => decided,
             other => {
                 abandon(client).await;
@@ -124,10 +124,15 @@ impl Writer {
         }
     }
 
-    fn decide<'a>(&self, commits: &[&'a Admitted], loaded: &mut Loaded, care: Care) -> Result<Decided<'a>, Trouble> {
+    fn decide<'a>(
+        &self,
+        commits: &[&'a Admitted],
+        wish: &Wish<'_>,
+        loaded: &mut Loaded,
+    ) -> Result<Decided<'a>, Trouble> {
         let now = self.clock.as_ref().map(|clock| clock.now()).or(loaded.now);
         let now = now.ok_or_else(|| Trouble::Refused(Error::corrupt("the database has no clock")))?;
-        decided(commits, loaded, now, care)
+        decided(commits, wish, loaded, now)
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) async fn flush(client: &ClientWrapper, decided: &Decided<'_>, mark: M
     decided.tables.values().for_each(|rows| absences(rows, &mut steps));
     decided.tables.values().for_each(|rows| deletes(rows, &mut steps));
     decided.tables.values().for_each(|rows| updates(rows, &mut steps));
+    decided.tables.values().for_each(|rows| amendments(rows, &mut steps));
     decided.tables.values().for_each(|rows| inserts(rows, &mut steps));
     heads(decided, &mut steps);
     events(decided, &mut steps);
@@ -43,38 +44,51 @@ fn journals<'a>(decided: &'a Decided<'_>, steps: &mut Vec<Step<'a>>) {
 
 /// Where there is no row, there is nothing to lock: another transaction may have inserted one while this one waited for
 /// its locks. Then this one comes after it, and has to look again.
-fn absences<'a>(rows: &'a Rows, steps: &mut Vec<Step<'a>>) {
+fn absences<'a>(rows: &'a Rows<'_>, steps: &mut Vec<Step<'a>>) {
     for keys in split(&rows.absent, |key: &Key| size(&key.0)) {
         steps.push(keyed(sql::absent(rows.table), rows, keys));
     }
 }
 
-fn deletes<'a>(rows: &'a Rows, steps: &mut Vec<Step<'a>>) {
+fn deletes<'a>(rows: &'a Rows<'_>, steps: &mut Vec<Step<'a>>) {
     for keys in split(&rows.delete, |key: &Key| size(&key.0)) {
         steps.push(keyed(sql::delete(rows.table), rows, keys));
     }
 }
 
-fn updates<'a>(rows: &'a Rows, steps: &mut Vec<Step<'a>>) {
+fn updates<'a>(rows: &'a Rows<'_>, steps: &mut Vec<Step<'a>>) {
     for changed in split(&rows.update, |stored: &Stored| size(&stored.row.0)) {
         steps.push(whole(sql::update(rows.table), rows, changed));
     }
 }
 
-fn inserts<'a>(rows: &'a Rows, steps: &mut Vec<Step<'a>>) {
+/// Objects where a row is not at the version that it should be at.
+fn amendments<'a>(rows: &'a Rows<'_>, steps: &mut Vec<Step<'a>>) {
+    for (&changed, amended) in &rows.amend {
+        for part in split(amended, |(row, _)| size(&row.0)) {
+            let places = (0..rows.table.key).chain(changed.places());
+            let columns = places.map(|place| part.iter().map(|(row, _)| Cell(&row.0[place])).collect::<Vec<_>>());
+            let versions: Vec<i64> = part.iter().map(|(_, version)| signed(*version)).collect();
+            let step = Step::new(sql::amend(rows.table, changed)).with_all(columns.collect::<Vec<_>>());
+            steps.push(step.with(versions).with(signed(part.len() as u64)));
+        }
+    }
+}
+
+fn inserts<'a>(rows: &'a Rows<'_>, steps: &mut Vec<Step<'a>>) {
     for new in split(&rows.insert, |stored: &Stored| size(&stored.row.0)) {
         steps.push(whole(sql::insert(rows.table), rows, new));
     }
 }
 
 /// A step with the columns of these keys.
-fn keyed<'a>(sql: String, rows: &Rows, keys: &'a [Key]) -> Step<'a> {
+fn keyed<'a>(sql: String, rows: &Rows<'_>, keys: &'a [Key]) -> Step<'a> {
     let columns = (0..rows.table.key).map(|place| keys.iter().map(|key| Cell(&key.0[place])).collect::<Vec<_>>());
     Step::new(sql).with_all(columns.collect::<Vec<_>>())
 }
 
 /// A step with all columns of these rows, and their versions.
-fn whole<'a>(sql: String, rows: &Rows, stored: &'a [Stored]) -> Step<'a> {
+fn whole<'a>(sql: String, rows: &Rows<'_>, stored: &'a [Stored]) -> Step<'a> {
     let width = rows.table.columns.len();
     let columns = (0..width).map(|place| stored.iter().map(|stored| Cell(&stored.row.0[place])).collect::<Vec<_>>());
     let versions: Vec<i64> = stored.iter().map(|stored| signed(stored.version)).collect();

@@ -17,6 +17,7 @@ mod load;
 mod mark;
 mod queue;
 mod quick;
+mod seen;
 mod wish;
 
 use std::sync::Arc;

@@ -11,9 +11,13 @@ use onward_runs::{RunEventWrite, RunId};
 use onward_store::tables::{Execution, ShardLease};
 use onward_store::{Admitted, Care, Change, Commit, Epoch, Field as _, Key, Record as _, Table, Value};
 
+/// Rows by their tables and keys.
+type Places = BTreeSet<(&'static str, Key)>;
+
 /// What a group of commits is about.
-#[derive(Default)]
 pub(super) struct Wish<'a> {
+    /// Whether to look for what is taken for granted.
+    pub(super) care: Care,
     /// Tables by name, and their rows.
     pub(super) tables: BTreeMap<&'static str, Rows>,
     /// Shards that must not change hands; those that are changed by the group are among the rows.
@@ -28,6 +32,8 @@ pub(super) struct Wish<'a> {
     pub(super) runs: BTreeSet<&'a RunId>,
     /// Events that may be there already.
     pub(super) events: Vec<&'a RunEventWrite>,
+    /// Rows that several commits of the group are about. What the later ones find depends on the earlier ones.
+    shared: Places,
 }
 
 /// Rows of a table.
@@ -44,9 +50,10 @@ pub(super) struct Rows {
 impl<'a> Wish<'a> {
     /// What these commits are about.
     pub(super) fn of(commits: &[&'a Admitted], care: Care) -> Self {
-        let mut wish = Self::default();
+        let mut wish = Self::none(care);
+        wish.shared = shared(commits, care);
         for commit in commits.iter().map(|commit| commit.commit()) {
-            commit.changes.iter().for_each(|change| wish.add(change, care));
+            commit.changes.iter().for_each(|change| wish.add(change));
             wish.has_no_owner |= commit.fences.iter().any(|fence| fence.epoch == Epoch::NONE);
             wish.fences.extend(commit.fences.iter().map(|fence| Key(vec![fence.shard.to_value()])));
             let executions = commit.journals.iter().map(|append| append.execution);
@@ -65,8 +72,25 @@ impl<'a> Wish<'a> {
         wish
     }
 
-    fn add(&mut self, change: &Change, care: Care) {
-        let table = change.table();
+    const fn none(care: Care) -> Self {
+        Self {
+            care,
+            tables: BTreeMap::new(),
+            fences: BTreeSet::new(),
+            has_no_owner: false,
+            executions: BTreeSet::new(),
+            unheld: BTreeSet::new(),
+            runs: BTreeSet::new(),
+            events: Vec::new(),
+            shared: Places::new(),
+        }
+    }
+
+    fn add(&mut self, change: &Change) {
+        if self.is_amended_unseen(change) {
+            return;
+        }
+        let (table, care) = (change.table(), self.care);
         let rows = self.tables.entry(table.name).or_insert_with(|| Rows::none(table));
         let is_insert = matches!(change, Change::Insert { .. });
         if table.is_serial() && (is_insert || matches!(change, Change::InsertOrKeep { .. })) {
@@ -81,6 +105,31 @@ impl<'a> Wish<'a> {
             rows.unique.entry(place).or_default().insert(values);
         }
     }
+
+    /// Whether the row of an amendment is not looked at: it is changed only if it is at the version that it should be at, and
+    /// no other commit of the group is about it. The lease of a shard is looked at, because fences depend on it.
+    pub(super) fn is_amended_unseen(&self, change: &Change) -> bool {
+        let Change::Amend { table, row, .. } = change else { return false };
+        let is_shared = || !self.shared.is_empty() && self.shared.contains(&(table.name, table.key_of(row)));
+        self.care == Care::Trust && table.name != ShardLease::TABLE.name && !is_shared()
+    }
+}
+
+/// The rows that several commits are about, if some of them might be amended unseen.
+fn shared(commits: &[&Admitted], care: Care) -> Places {
+    let changes = || commits.iter().flat_map(|commit| &commit.commit().changes);
+    if care == Care::Look || commits.len() < 2 || !changes().any(|change| matches!(change, Change::Amend { .. })) {
+        return Places::new();
+    }
+    let (mut seen, mut shared) = (Places::new(), Places::new());
+    for change in changes() {
+        let (table, key) = (change.table(), change.key());
+        // One that has no number yet is nobody else's.
+        if key.0[0] != Value::Null && !seen.insert((table.name, key)) {
+            shared.insert((table.name, change.key()));
+        }
+    }
+    shared
 }
 
 /// Whether the commit updates, and so locks, the row of an execution.

@@ -36,8 +36,9 @@ pub trait Before {
         values: &[Value],
     ) -> Result<Option<Stored>, Error>;
 
-    /// Whether a row that is to be new need not be looked for: the database objects if it is there, and all is decided again.
-    fn objects(&self) -> bool {
+    /// Whether the row that this change is about need not be looked at: the database objects if it is there and is to be new,
+    /// or is not at the version that is to be amended; and all is decided again.
+    fn objects(&self, _change: &Change) -> bool {
         false
     }
 
@@ -91,9 +92,10 @@ impl From<&RunEventRecord> for Known {
 /// Whether to look for duplicates before writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Care {
-    /// Take every event for new, and where the adapter says so every row that is to be new, and let the unique keys of the database object. Nearly all of them are new, and not
-    /// looking is twice as fast. When the database objects, decide again with [`Care::Look`]; and likewise when a guard does
-    /// not hold, because an event that was not looked at may be the first that does not fit.
+    /// Take every event for new, and where the adapter says so every row that is to be new, and every row that is to be
+    /// amended for what it is believed to be; and let the database object. Nearly all of them are, and not looking is twice
+    /// as fast. When the database objects, decide again with [`Care::Look`]; and likewise when a guard does not hold, because
+    /// what was not looked at may be the first that does not fit.
     Trust,
     /// Look.
     Look,
@@ -119,14 +121,17 @@ pub struct Plan<'a> {
 pub enum Write<'a> {
     /// Insert with version 1; the store assigns a serial key.
     Insert(&'static Table, &'a Row),
-    /// Replace, with this version.
+    /// Write those columns that change, with this version.
     Update(&'static Table, &'a Row, u64, Changed),
+    /// The same to a row that nobody has looked at: only if it is at this version, to which one is added. Where it is not, the
+    /// adapter objects.
+    Amend(&'static Table, &'a Row, u64, Changed),
     /// Delete, if it is there.
     Delete(&'static Table, &'a Key),
 }
 
 /// Which columns of a row are to hold something else, a bit each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Changed(u64);
 
 impl Changed {
@@ -134,6 +139,22 @@ impl Changed {
     pub fn between(stored: &Row, row: &Row) -> Self {
         let differs = |(place, (before, now))| u64::from(before != now) << place;
         Self(stored.0.iter().zip(&row.0).enumerate().map(differs).sum())
+    }
+
+    /// The columns in these places.
+    pub fn of(places: impl IntoIterator<Item = usize>) -> Self {
+        Self(places.into_iter().fold(0, |all, place| all | 1 << place))
+    }
+
+    /// What `row` makes of `stored`.
+    pub fn apply(self, stored: &mut Row, row: &Row) {
+        let changes = stored.0.iter_mut().zip(&row.0).enumerate().filter(|(place, _)| self.has(*place));
+        changes.for_each(|(_, (before, now))| before.clone_from(now));
+    }
+
+    /// Where they stand.
+    pub fn places(self) -> impl Iterator<Item = usize> {
+        (0..64).filter(move |place| self.has(*place))
     }
 
     /// Whether the column in this place is to hold something else.
@@ -146,7 +167,7 @@ impl Write<'_> {
     /// Where it is written.
     pub const fn table(&self) -> &'static Table {
         match self {
-            Self::Insert(table, _) | Self::Update(table, ..) | Self::Delete(table, _) => table,
+            Self::Insert(table, _) | Self::Update(table, ..) | Self::Amend(table, ..) | Self::Delete(table, _) => table,
         }
     }
 }
@@ -177,9 +198,10 @@ pub fn decide<'a>(
         check_journal(append, before)?;
         plan.journals.push(append);
     }
-    let making_room = before.objects().then(|| making_room(&commit.changes));
+    let making_room = making_room(&commit.changes);
     for change in &commit.changes {
-        let is_trusted = making_room.as_ref().is_some_and(|tables| !tables.contains(&change.table().name));
+        let is_safe = matches!(change, Change::Amend { .. }) || !making_room.contains(&change.table().name);
+        let is_trusted = is_safe && before.objects(change);
         rows::decide(change, before, &mut plan, is_trusted)?;
     }
     let mut heads = events::Heads::default();
@@ -189,13 +211,13 @@ pub fn decide<'a>(
     Ok(plan)
 }
 
-/// Tables to which a commit does more than to add rows. One may go where another was before, which it must not, and to which
-/// the database would not object.
+/// Tables in which a commit may set free what identifies a row. A new one may go where another was before, which it must not,
+/// and to which the database would not object.
 fn making_room(changes: &[Change]) -> Vec<&'static str> {
     let mut tables: Vec<&'static str> = Vec::new();
     for change in changes {
-        let is_added = matches!(change, Change::Insert { .. } | Change::InsertOrKeep { .. });
-        if !is_added && !tables.contains(&change.table().name) {
+        let is_harmless = matches!(change, Change::Insert { .. } | Change::InsertOrKeep { .. } | Change::Amend { .. });
+        if !is_harmless && !tables.contains(&change.table().name) {
             tables.push(change.table().name);
         }
     }

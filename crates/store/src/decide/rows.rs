@@ -2,7 +2,7 @@
 
 use crate::{Before, Change, Changed, Conflict, Error, Key, Outcome, Plan, Row, Stored, Table, Write};
 
-/// With `is_trusted`, a row that is to be new is not looked for.
+/// With `is_trusted`, a row that is to be new or amended is not looked at.
 pub(super) fn decide<'a>(
     change: &'a Change,
     before: &mut impl Before,
@@ -34,6 +34,15 @@ pub(super) fn decide<'a>(
             let changed = Changed::between(&stored.row, row);
             check_unique(table, row, changed, before)?;
             plan.rows.push(Write::Update(table, row, version + 1, changed));
+            Outcome::Made
+        }
+        Change::Amend { table, row, changed, version } => {
+            plan.rows.push(if is_trusted {
+                Write::Amend(table, row, *version, *changed)
+            } else {
+                expect_version(table, &table.key_of(row), *version, before)?;
+                Write::Update(table, row, version + 1, *changed)
+            });
             Outcome::Made
         }
         Change::Delete { table, key, version } => {

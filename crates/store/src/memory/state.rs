@@ -8,8 +8,8 @@ use onward_runs::{EventId, IdempotencyKey, RunEventRecord, RunId, RunSeq};
 
 use crate::tables::{Alert, Execution, Message, Snapshot, Task, Timer};
 use crate::{
-    Before, Error, Field, JournalChunk, Key, Known, Plan, Purge, Reader, Record, Row, RunHead, Scan, Stored, Table,
-    Value, Write,
+    Before, Changed, Error, Field, JournalChunk, Key, Known, Plan, Purge, Reader, Record, Row, RunHead, Scan, Stored,
+    Table, Value, Write,
 };
 
 /// Everything a store holds.
@@ -51,13 +51,20 @@ impl State {
                 let row = self.with_serial(table, row);
                 self.put(table, row, 1);
             }
-            Write::Update(table, row, version, _) => {
-                self.take(table, &table.key_of(row));
-                self.put(table, row.clone(), version);
+            Write::Update(table, row, version, changed) => self.change(table, row, version, changed),
+            Write::Amend(table, row, version, changed) => {
+                self.change(table, row, version.saturating_add(1), changed);
             }
             Write::Delete(table, key) => {
                 self.take(table, key);
             }
+        }
+    }
+
+    fn change(&mut self, table: &'static Table, row: &Row, version: u64, changed: Changed) {
+        if let Some(Stored { row: mut stored, .. }) = self.take(table, &table.key_of(row)) {
+            changed.apply(&mut stored, row);
+            self.put(table, stored, version);
         }
     }
 

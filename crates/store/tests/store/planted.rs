@@ -13,6 +13,7 @@ const PLANTED: &[(Plant, &str)] = &[
     (|| Box::new(w::IgnoresFences), "a_stale_epoch_commits_nothing_even_when_every_version_matches"),
     (|| Box::new(w::LetsFutureEpochsPass), "an_epoch_from_the_future_commits_nothing"),
     (|| Box::new(w::IgnoresJournalLength), "a_right_epoch_with_a_wrong_journal_length_commits_nothing"),
+    (|| Box::new(w::AmendsAllColumns), "an_amendment_leaves_what_others_changed_alone"),
     (|| Box::new(w::IgnoresVersions), "a_right_epoch_with_a_wrong_row_version_commits_nothing"),
     (|| Box::new(w::IgnoresPositions), "a_right_epoch_with_a_wrong_position_commits_nothing"),
     (|| Box::new(w::OnlyPretendsToRemove), "rows_of_job_queue_are_gone_after_a_removal"),

@@ -6,8 +6,8 @@ use super::generate::{EXECUTIONS, Generator, RUNS, SHARDS};
 use crate::conformance::{dump, sample};
 use crate::tables::ShardLease;
 use crate::{
-    Change, Commit, Epoch, Fence, Field as _, JournalAppend, Key, Move, Reader, Records as _, Row, Shard, Stored,
-    Table, Value, tables,
+    Change, Changed, Commit, Epoch, Fence, Field as _, JournalAppend, Key, Move, Reader, Records as _, Row, Shard,
+    Stored, Table, Value, tables,
 };
 
 /// How often a guard is what the store holds.
@@ -84,9 +84,9 @@ impl Generator {
         let kind = self.draw.below(kinds);
         let mut change = match kind {
             0..27 => Change::Insert { table, row: self.row_beside(table, known) },
-            27..54 => Change::InsertOrKeep { table, row: self.row_beside(table, known) },
+            27..54 => Change::InsertOrKeep { table, row: self.row_to_keep(table, known) },
             54..60 => self.removal(table, known),
-            _ => self.change_of(table, known, kind < 85),
+            _ => self.change_of(table, known, kind),
         };
         if self.draw.percent(2) {
             self.spoil(&mut change);
@@ -111,15 +111,27 @@ impl Generator {
         row
     }
 
-    fn change_of(&mut self, table: &'static Table, known: Option<Stored>, is_update: bool) -> Change {
+    /// The same, or one that has the key of one that is there: few would, by chance, where a key is of several columns.
+    fn row_to_keep(&mut self, table: &'static Table, known: Option<Stored>) -> Row {
+        let is_again = !table.is_serial() && known.is_some() && self.draw.percent(20);
+        if is_again { self.row_with_key(table, known) } else { self.row_beside(table, known) }
+    }
+
+    fn change_of(&mut self, table: &'static Table, known: Option<Stored>, kind: u64) -> Change {
         let version = known.as_ref().map_or(1, |stored| stored.version);
         let version = if self.right() { version } else { self.off(version) };
         let row = self.row_with_key(table, known);
-        if is_update {
-            Change::Update { table, row, version }
-        } else {
-            Change::Delete { table, key: table.key_of(&row), version }
+        match kind {
+            0..74 => Change::Update { table, row, version },
+            74..87 => Change::Amend { table, changed: self.amended(table), row, version },
+            _ => Change::Delete { table, key: table.key_of(&row), version },
         }
+    }
+
+    /// All columns but those that identify a row; rarely these as well, which is refused.
+    fn amended(&mut self, table: &'static Table) -> Changed {
+        let is_too_much = self.draw.percent(3);
+        Changed::of((0..table.columns.len()).filter(|place| is_too_much || !table.identifies(*place)))
     }
 
     /// Of a row that is there, mostly, or of any.
@@ -150,6 +162,7 @@ impl Generator {
         let (Change::Insert { row: Row(values), .. }
         | Change::InsertOrKeep { row: Row(values), .. }
         | Change::Update { row: Row(values), .. }
+        | Change::Amend { row: Row(values), .. }
         | Change::Delete { key: Key(values), .. }
         | Change::Remove { key: Key(values), .. }) = change;
         let place = usize::try_from(self.draw.below(values.len() as u64)).unwrap_or(0);

@@ -171,7 +171,9 @@ impl Player {
     /// Points a change at the row that the store knows.
     fn point(&self, change: &mut Change) {
         match change {
-            Change::Update { table, row, .. } => self.lens.row_for_store(table, row),
+            Change::Update { table, row, .. } | Change::Amend { table, row, .. } => {
+                self.lens.row_for_store(table, row);
+            }
             Change::Delete { table, key, .. } | Change::Remove { table, key } => self.lens.key_for_store(table, key),
             Change::Insert { .. } | Change::InsertOrKeep { .. } => {}
         }

@@ -37,7 +37,8 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ("damage", &["found"]),
 ];
 
-const IN_EVERY_TABLE: [&str; 5] = ["inserted into", "kept in", "updated in", "deleted from", "removed from"];
+const IN_EVERY_TABLE: [&str; 6] =
+    ["inserted into", "kept in", "updated in", "amended in", "deleted from", "removed from"];
 
 impl Sometimes {
     /// Adds what happened elsewhere.
@@ -88,6 +89,7 @@ impl Sometimes {
                 (_, Outcome::Kept(_)) => "kept in",
                 (Change::Insert { .. } | Change::InsertOrKeep { .. }, _) => "inserted into",
                 (Change::Update { .. }, _) => "updated in",
+                (Change::Amend { .. }, _) => "amended in",
                 (Change::Delete { .. }, _) => "deleted from",
                 (Change::Remove { .. }, _) => "removed from",
             };

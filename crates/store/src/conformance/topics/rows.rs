@@ -45,7 +45,12 @@ super::checks!(Rows:
     racing_starts_make_one_execution,
     racing_starts_under_other_ids_make_one_execution,
     racing_updates_of_one_version_have_one_winner,
+    racing_amendments_of_one_version_have_one_winner,
     racing_deletes_have_one_winner,
+    an_amendment_leaves_what_others_changed_alone,
+    what_is_inserted_beside_an_amendment_is_judged_before_the_commit,
+    a_stale_amendment_takes_the_whole_commit_along,
+    a_stale_amendment_disturbs_no_other_commit,
     racing_messages_with_one_dedup_key_leave_one,
     racing_messages_all_get_a_serial_of_their_own,
 );
@@ -371,6 +376,62 @@ async fn racing_updates_of_one_version_have_one_winner(world: &World<'_>) -> Ver
     world.commit(Commit::new().insert(&job("j"))).await?;
     one_winner(world, |_| Commit::new().update(&job("j"), 1)).await?;
     same("the version", job_row(world, "j").await?.map(|(_, version)| version), Some(2))
+}
+
+/// A job that has something to tell.
+fn told(name: &str) -> Job {
+    Job { error: Some("told".into()), ..job(name) }
+}
+
+async fn racing_amendments_of_one_version_have_one_winner(world: &World<'_>) -> Verdict {
+    world.commit(Commit::new().insert(&job("j"))).await?;
+    one_winner(world, |_| Commit::new().amend(&job("j"), &told("j"), 1)).await?;
+    same("the row", job_row(world, "j").await?, Some((told("j"), 2)))
+}
+
+async fn an_amendment_leaves_what_others_changed_alone(world: &World<'_>) -> Verdict {
+    world.commit(Commit::new().insert(&job("j"))).await?;
+    world.commit(Commit::new().update(&Job { served: 7, ..job("j") }, 1)).await?;
+    // Whoever amends may be wrong about what is not amended.
+    world.commit(Commit::new().amend(&job("j"), &told("j"), 2)).await?;
+    same("the row", job_row(world, "j").await?, Some((Job { served: 7, ..told("j") }, 3)))
+}
+
+async fn what_is_inserted_beside_an_amendment_is_judged_before_the_commit(world: &World<'_>) -> Verdict {
+    world.commit(Commit::new().insert(&item("a", "one"))).await?;
+    let sent = OutboxItem { status: "sent".into(), ..item("a", "one") };
+    let amended = || Commit::new().amend(&item("a", "one"), &sent, 1);
+    refused(world.commit(amended().insert(&item("b", "one"))).await, not_unique(&item("a", "one")))?;
+    let kept = world.commit(amended().insert_or_keep(&item("b", "one"))).await?;
+    let before = Stored { row: item("a", "one").to_row(), version: 1 };
+    same("the outcomes", kept.changes, vec![Outcome::Made, Outcome::Kept(before)])?;
+    same("the row", world.get(key_of(&sent)).await?, Some((sent, 2)))
+}
+
+async fn a_stale_amendment_takes_the_whole_commit_along(world: &World<'_>) -> Verdict {
+    world.commit(Commit::new().insert(&job("j")).insert(&job("k"))).await?;
+    world.commit(Commit::new().amend(&job("k"), &told("k"), 1)).await?;
+    let before = world.dump().await?;
+    let stale = Commit::new().insert(&job("l")).amend(&job("j"), &told("j"), 1).amend(&job("k"), &told("k"), 1);
+    let conflict = Conflict::RowVersion { table: Job::TABLE.name, key: key_of(&job("k")), expected: 1, found: 2 };
+    refused(world.commit(stale).await, conflict)?;
+    same("what is stored", world.dump().await?, before)
+}
+
+async fn a_stale_amendment_disturbs_no_other_commit(world: &World<'_>) -> Verdict {
+    const STALE: usize = 7;
+    let name = |nth: usize| format!("j{nth:02}");
+    world.commit((0..16).fold(Commit::new(), |commit, nth| commit.insert(&job(&name(nth))))).await?;
+    let amended = |nth: usize| {
+        let version = if nth == STALE { 2 } else { 1 };
+        Commit::new().amend(&job(&name(nth)), &told(&name(nth)), version)
+    };
+    let answers = world.pair().await?.race(16, |store, nth| store.commit(amended(nth))).await;
+    let refused: Vec<usize> = (0..16).filter(|nth| answers[*nth].is_err()).collect();
+    same("who was refused", refused, vec![STALE])?;
+    let versions: Vec<u64> = world.rows(Scan::all::<Job>()).await?.iter().map(|stored| stored.version).collect();
+    let expected: Vec<u64> = (0..16).map(|nth| if nth == STALE { 1 } else { 2 }).collect();
+    same("the versions", versions, expected)
 }
 
 async fn racing_deletes_have_one_winner(world: &World<'_>) -> Verdict {

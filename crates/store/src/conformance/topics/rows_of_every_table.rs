@@ -3,14 +3,15 @@
 use super::prelude::*;
 use crate::conformance::dump;
 use crate::tables;
-use crate::{Change, Row};
+use crate::{Change, Changed, Row};
 
 /// What is asked of a table.
 type Question = for<'a> fn(&'a World<'a>, &'static Table) -> futures_util::future::BoxFuture<'a, Verdict>;
 
-const QUESTIONS: [(&str, Question); 6] = [
+const QUESTIONS: [(&str, Question); 7] = [
     ("read_as_they_were_inserted", |world, table| Box::pin(round_trip(world, table))),
     ("replaced_by_an_update", |world, table| Box::pin(update(world, table))),
+    ("changed_in_part_by_an_amendment", |world, table| Box::pin(amend(world, table))),
     ("gone_after_a_delete", |world, table| Box::pin(delete(world, table))),
     ("gone_after_a_removal", |world, table| Box::pin(remove(world, table))),
     ("kept_from_a_stale_update", |world, table| Box::pin(stale(world, table))),
@@ -91,6 +92,31 @@ async fn update(world: &World<'_>, table: &'static Table) -> Verdict {
     Ok(())
 }
 
+/// What identifies the row, and what is not told to change, stays, whatever is given for it.
+async fn amend(world: &World<'_>, table: &'static Table) -> Verdict {
+    let rows = filled(world, table, 3).await?;
+    let amended: Vec<usize> = (0..table.columns.len()).filter(|place| !table.identifies(*place)).collect();
+    let changed = Changed::of(amended);
+    let mut expected = rows[1].row.clone();
+    for version in 1..=3 {
+        let row = rewritten(table, &rows[1], 10 + version);
+        changed.apply(&mut expected, &row);
+        world.commit(commit(Change::Amend { table, row, changed, version })).await?;
+        let expected = Stored { row: expected.clone(), version: version + 1 };
+        same("the row", world.row(table, table.key_of(&rows[1].row)).await?, Some(expected))?;
+    }
+    let row = rewritten(table, &rows[1], 20);
+    world.commit(commit(Change::Amend { table, row: row.clone(), changed: Changed::of([]), version: 4 })).await?;
+    let expected = Stored { row: expected, version: 5 };
+    same("the row without a change", world.row(table, table.key_of(&row)).await?, Some(expected))?;
+    for other in [&rows[0], &rows[2]] {
+        same("another row", world.row(table, table.key_of(&other.row)).await?, Some(other.clone()))?;
+    }
+    let changed = Changed::of([0]);
+    let refused = world.commit(commit(Change::Amend { table, row, changed, version: 5 })).await;
+    holds("the key is not amended", matches!(refused, Err(Error::Invalid(Invalid::Value { .. }))))
+}
+
 async fn delete(world: &World<'_>, table: &'static Table) -> Verdict {
     let rows = filled(world, table, 3).await?;
     let key = table.key_of(&rows[1].row);
@@ -136,6 +162,9 @@ async fn stale(world: &World<'_>, table: &'static Table) -> Verdict {
     for expected in [0, 1, 3, u64::MAX] {
         let conflict = || Conflict::RowVersion { table: table.name, key: key.clone(), expected, found: 2 };
         let late = Change::Update { table, row: stored.row.clone(), version: expected };
+        refused(world.commit(commit(late)).await, conflict())?;
+        let (row, changed) = (stored.row.clone(), Changed::of([]));
+        let late = Change::Amend { table, row, changed, version: expected };
         refused(world.commit(commit(late)).await, conflict())?;
         let late = Change::Delete { table, key: key.clone(), version: expected };
         refused(world.commit(commit(late)).await, conflict())?;

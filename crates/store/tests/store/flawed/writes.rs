@@ -63,13 +63,33 @@ impl Flaw for IgnoresVersions {
     async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
         for change in &mut commit.changes {
             let (table, key) = (change.table(), change.key());
-            if let Change::Update { version, .. } | Change::Delete { version, .. } = change
+            if let Change::Update { version, .. } | Change::Amend { version, .. } | Change::Delete { version, .. } =
+                change
                 && let Some(stored) = memory.row(table, key).await?
             {
                 *version = stored.version;
             }
         }
         memory.commit(commit).await
+    }
+}
+
+/// An amendment writes the row as it was given, whole.
+pub(crate) struct AmendsAllColumns;
+
+#[async_trait]
+impl Flaw for AmendsAllColumns {
+    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+        let changes = std::mem::take(&mut commit.changes);
+        commit.changes = changes.into_iter().map(all_columns).collect();
+        memory.commit(commit).await
+    }
+}
+
+fn all_columns(change: Change) -> Change {
+    match change {
+        Change::Amend { table, row, version, .. } => Change::Update { table, row, version },
+        other => other,
     }
 }
 
@@ -297,7 +317,11 @@ impl Flaw for StopsReadersAtTheEnd {
 /// Values are changed on their way into a row.
 async fn rewriting(memory: &Memory, mut commit: Commit, change: impl Fn(&mut Value)) -> Result<Receipt, Error> {
     for it in &mut commit.changes {
-        if let Change::Insert { row, .. } | Change::InsertOrKeep { row, .. } | Change::Update { row, .. } = it {
+        if let Change::Insert { row, .. }
+        | Change::InsertOrKeep { row, .. }
+        | Change::Update { row, .. }
+        | Change::Amend { row, .. } = it
+        {
             row.0.iter_mut().for_each(&change);
         }
     }
