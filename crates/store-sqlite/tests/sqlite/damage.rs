@@ -11,7 +11,7 @@ use onward_testing::Events;
 use crate::Place;
 
 /// Bytes between two that are turned: a prime, so that every kind of place has its turn.
-const STRIDE: usize = 127;
+const STRIDE: usize = 67;
 
 /// The store is closed again: all of it is in the one file.
 async fn filled(place: &Place) -> Vec<RunEventRecord> {
@@ -50,7 +50,9 @@ async fn a_bit_that_has_turned_is_never_served() {
     assert!(!place.path().with_extension("db-wal").exists());
     let whole = std::fs::read(place.path()).unwrap();
     let (mut refused, mut harmless, mut found_out) = (0, 0, 0);
-    for at in (0..whole.len()).step_by(STRIDE) {
+    // What is empty is mostly zero, and nobody reads it.
+    let meaning = (0..whole.len()).filter(|at| whole[*at] != 0);
+    for at in meaning.step_by(STRIDE) {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
         std::fs::write(place.path(), &bytes).unwrap();
