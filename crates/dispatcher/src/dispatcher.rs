@@ -16,8 +16,9 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::finish::finish;
-use crate::outlet::Outlets;
+use crate::outlet::{Outlet, Outlets};
 use crate::rows;
+use crate::shut::Shut;
 use crate::sweep::sweep;
 use crate::work::{Desk, End, Work};
 
@@ -66,6 +67,7 @@ pub struct Dispatcher {
     outlets: Arc<dyn Outlets>,
     options: Options,
     orders: Arc<Orders>,
+    shut: Arc<Shut>,
 }
 
 /// What is wanted of campaign runs, as far as this node knows.
@@ -136,7 +138,7 @@ struct Done {
 impl Dispatcher {
     /// A dispatcher of the campaign runs of a store.
     pub fn new(store: Arc<dyn Store>, outlets: Arc<dyn Outlets>, options: Options) -> Self {
-        Self { store, outlets, options, orders: Arc::default() }
+        Self { store, outlets, options, orders: Arc::default(), shut: Arc::default() }
     }
 
     /// Works until it is stopped. Then it begins nothing more, and ends when what is under way is settled. Fails if the store
@@ -223,6 +225,9 @@ impl Dispatcher {
             self.store.list(Scan::by::<CampaignRun>(CampaignRun::BY_WAKE).until(&now).limit(RUNS)).await?;
         for (run, version) in due {
             self.orders.note(&run);
+            if self.shut.is(&run) {
+                continue;
+            }
             runs.insert(run.id.clone(), (run, version));
         }
         let locked = Text::from(JobStatus::Locked.as_str());
@@ -275,14 +280,18 @@ impl Dispatcher {
     fn begin(&self, lanes: &mut JoinSet<Done>, found: Found, stop: watch::Receiver<bool>) {
         let Found { run, job } = found;
         let (store, orders, outlets) = (Arc::clone(&self.store), Arc::clone(&self.orders), Arc::clone(&self.outlets));
+        let shut = Arc::clone(&self.shut);
         let Options { lease, worker, entropy, .. } = self.options.clone();
         lanes.spawn(async move {
             let (id, run_id) = (job.0.id.clone(), run.0.id.clone());
             let work = async {
+                let is_cancelled = Control::parse(&run.0.control) == Some(Control::Cancelled);
                 let outlet = match outlets.outlet(&run.0) {
                     Ok(outlet) => outlet,
+                    // Nobody is reached by it in any case.
+                    Err(_) if is_cancelled => Arc::new(Outlet::closed()),
                     Err(error) => {
-                        tracing::error!(run = %run.0.id, %error, "a campaign run cannot reach anybody; it will be tried again");
+                        shut.note(&*store, &run.0, &worker, &error).await?;
                         return Ok(End::Lost);
                     }
                 };

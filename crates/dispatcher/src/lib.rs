@@ -21,6 +21,7 @@ mod outlet;
 mod reserve;
 mod retry;
 mod rows;
+mod shut;
 mod suppressions;
 mod sweep;
 mod verdict;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{Answer, Found, Terms};
+use onward_dispatch::{Answer, Backoff, Found, Terms};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::CampaignRun;
 
@@ -109,6 +109,40 @@ pub struct Outlet {
     pub asset: Text,
     /// How long a call may take.
     pub patience: Duration,
+}
+
+impl Outlet {
+    /// One by which nobody is reached, for runs that are cancelled.
+    pub(crate) fn closed() -> Self {
+        let backoff = Backoff::default();
+        let terms = Terms { window: 1, calls_max: 1, attempts_max: 1, backoff, repeats: false, looks_after_ms: None };
+        let (provider, compose) = (Arc::new(Closed), Arc::new(Closed));
+        Self { provider, compose, gate: Arc::new(Open), terms, asset: "".into(), patience: Duration::ZERO }
+    }
+}
+
+/// Reaches nobody.
+struct Closed;
+
+#[async_trait]
+impl Provider for Closed {
+    fn name(&self) -> &str {
+        "none"
+    }
+
+    fn nature(&self) -> Nature {
+        Nature::default()
+    }
+
+    async fn deliver(&self, batch: Vec<Reservation>) -> Vec<(Text, Answer)> {
+        batch.iter().map(|it| (it.item().clone(), Answer::Later("there is no provider".into()))).collect()
+    }
+}
+
+impl Compose for Closed {
+    fn compose(&self, _recipient: &Recipient) -> Result<Message, String> {
+        Err("there is no provider".to_owned())
+    }
 }
 
 /// Knows how campaign runs reach people.

@@ -1,10 +1,12 @@
 //! Gates: who may be reached when.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onward_dispatcher::{Admission, Gate, Recipient};
+use onward_dispatcher::{Admission, Dispatcher, Gate, Options, Outlet, Outlets, Recipient};
 use onward_journal::Timestamp;
+use onward_store::tables::CampaignRun;
+use tokio::sync::watch;
 
 use crate::world::{Counting, TERMS, World, accepted};
 
@@ -35,7 +37,7 @@ impl Gate for Slow {
 #[tokio::test(start_paused = true)]
 async fn people_are_reached_when_the_gate_says_so_and_waiting_is_no_attempt() {
     let begun = Timestamp::from_micros(1_767_225_600_000_000).unwrap();
-    let noon = begun.plus_ms(3_600_000);
+    let noon = begun.plus_ms(180_000);
     let world = World::gated(Counting::new(|_, _| accepted()), TERMS, Slow { last: Mutex::default(), noon });
     let run = world.deploy(&["night", "a", "b", "c", "d", "e"]).await.unwrap().run;
     world.work_until(async |world| world.provider.calls().len() == 5).await;
@@ -59,4 +61,31 @@ async fn a_run_that_waits_for_its_gate_can_be_cancelled() {
     world.campaigns.cancel(&run, "ada").await.unwrap();
     world.work_until_over(&run).await;
     assert!(world.provider.calls().is_empty());
+}
+
+/// Knows no provider.
+struct Unknown;
+
+impl Outlets for Unknown {
+    fn outlet(&self, _run: &CampaignRun) -> Result<Arc<Outlet>, String> {
+        Err("there is no provider mailer".to_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_without_a_provider_is_explained_and_waits_for_a_node_that_has_one_or_is_cancelled() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let [first, second] = [world.deploy(&["a", "b"]).await.unwrap().run, world.deploy(&["c"]).await.unwrap().run];
+    let (stop, stopped) = watch::channel(false);
+    let lost = Dispatcher::new(Arc::clone(&world.store), Arc::new(Unknown), Options::default());
+    let working = tokio::spawn(lost.run(stopped));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.events(&first).await, ["run.deployed", "run.unreachable"], "it is said once");
+    world.campaigns.cancel(&second, "ada").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(world.campaigns.run(&second).await.unwrap().ended_at.is_some());
+    world.work_until_over(&first).await;
+    assert_eq!(world.provider.calls().len(), 2);
+    stop.send_replace(true);
+    working.await.unwrap().unwrap();
 }
