@@ -335,7 +335,7 @@ impl Attempt {
             if let Some(wait) = self.put_off {
                 return Conclusion::PutOff(wait);
             }
-            if self.has_progressed || self.attempts < self.terms.attempts_max {
+            if self.has_progressed || self.attempts < self.terms.attempts_max || self.is_told_when() {
                 return self.retry(entropy);
             }
             self.end_open(Act::GiveUp, Reason::Exhausted, Some("it was tried as often as it may be"));
@@ -346,7 +346,7 @@ impl Attempt {
             if let Some(wait) = self.put_off.filter(|_| can_repeat) {
                 return Conclusion::PutOff(wait);
             }
-            if can_repeat && (self.has_progressed || self.attempts < self.terms.attempts_max) {
+            if can_repeat && (self.has_progressed || self.attempts < self.terms.attempts_max || self.is_told_when()) {
                 return self.retry(entropy);
             }
             return self.when_to_look().map_or(Conclusion::Wait, Conclusion::Look);
@@ -358,6 +358,11 @@ impl Attempt {
         let asked = self.busy.flatten().unwrap_or(0);
         let attempt = if self.has_progressed { 1 } else { self.attempts };
         Conclusion::Retry(self.terms.backoff.wait_ms(attempt, entropy).max(asked))
+    }
+
+    /// Whether the provider takes nothing now, and has said until when. Whoever is sent away like that has not tried.
+    fn is_told_when(&self) -> bool {
+        matches!(self.busy, Some(Some(_)))
     }
 
     /// Whether the provider can be called again for an item in doubt.
@@ -410,6 +415,9 @@ impl Attempt {
         let attempts = match conclusion {
             // Whoever gives it back has not tried.
             Some(Conclusion::Released | Conclusion::PutOff(_)) if !self.has_progressed => {
+                self.attempts.saturating_sub(1)
+            }
+            Some(Conclusion::Retry(_)) if !self.has_progressed && self.is_told_when() => {
                 self.attempts.saturating_sub(1)
             }
             Some(_) if self.has_progressed => 0,

@@ -11,7 +11,7 @@ use onward_store::tables::{CampaignRun, Job};
 use onward_store::{Error, Field as _, Key, Kind, Records as _, Scan, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::clock::Clock;
 use crate::entropy::Entropy;
@@ -149,6 +149,8 @@ impl Dispatcher {
         let mut held: BTreeMap<Text, Option<Instant>> = BTreeMap::new();
         let mut line = Line::default();
         let mut swept: Option<Instant> = None;
+        let mut looks = tokio::time::interval(self.options.look);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_stopping = *stop.borrow();
             if is_stopping && lanes.is_empty() {
@@ -162,16 +164,25 @@ impl Dispatcher {
                 while lanes.len() < self.options.lanes
                     && let Some(found) = line.pop()
                 {
-                    if held.contains_key(&found.job.0.id) || !self.is_within_cap(&found).await? {
+                    // It may have been paused since it was found.
+                    let is_paused = self.orders.of(&found.run.0.id, false) == Order::Release;
+                    if is_paused || held.contains_key(&found.job.0.id) || !self.is_within_cap(&found).await? {
                         continue;
                     }
                     held.insert(found.job.0.id.clone(), None);
                     self.begin(&mut lanes, found, stop.clone());
                 }
             }
-            let is_idle = line.tenants.is_empty();
             tokio::select! {
                 biased;
+                // However much there is to do, what is wanted of it is heard.
+                _ = looks.tick(), if !is_stopping => {
+                    passing(self.learn().await)?;
+                    if lanes.is_empty() && swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
+                        passing(sweep(&*self.store).await)?;
+                        swept = Some(Instant::now());
+                    }
+                }
                 Some(done) = lanes.join_next() => {
                     let done = done.map_err(|error| Error::Unusable(format!("a lane has ended: {error}")))?;
                     let job = done.job.clone();
@@ -181,13 +192,6 @@ impl Dispatcher {
                     }
                 }
                 _ = stop.changed(), if !is_stopping => {}
-                () = tokio::time::sleep(self.options.look), if is_idle && !is_stopping => {
-                    passing(self.learn().await)?;
-                    if lanes.is_empty() && swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
-                        passing(sweep(&*self.store).await)?;
-                        swept = Some(Instant::now());
-                    }
-                }
             }
         }
     }

@@ -4,7 +4,7 @@ use onward_dispatch::{Act, Attempt, Change, JobStatus, Reason, Slot, Standing, T
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job, OutboxItem};
 use onward_store::{Commit, Field as _, Key, Kind, Records as _, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::campaigns::{Refused, Scope};
 use crate::finish::finish;
@@ -61,7 +61,10 @@ pub(crate) async fn settle(
     conclude(&mut job, &slots, now);
     let detail = json!({ "item": item, "verdict": word(verdict), "by": by, "why": why });
     let commit = Commit::new().update(&settled, version).update(&job, job_version);
-    let commit = audit::entry(commit, &run, "item.settled", &detail, now);
+    let mut commit = audit::entry(commit, &run, "item.settled", &detail, now);
+    if let Some((event, detail)) = end(&job, by) {
+        commit = audit::entry(commit, &run, event, &detail, now);
+    }
     store.commit(commit).await.map_err(|error| match error.kind() {
         Kind::Conflict => Refused::AtWork(job.id.to_string()),
         _ => error.into(),
@@ -70,6 +73,21 @@ pub(crate) async fn settle(
         finish(store, &run.id, now).await?;
     }
     Ok(settled)
+}
+
+/// What the audit trail says of a job that the verdict has ended.
+fn end(job: &Job, by: &str) -> Option<(&'static str, Value)> {
+    let event = match rows::job_status(job) {
+        JobStatus::Completed => "job.completed",
+        JobStatus::Dead => "job.dead",
+        JobStatus::Queued | JobStatus::Locked | JobStatus::Failed => return None,
+    };
+    let Job { id, served, failed, skipped, error, .. } = job;
+    let detail = json!({
+        "job": &**id, "by": by, "served": served, "failed": failed, "skipped": skipped, "inDoubt": 0,
+        "error": error.as_deref(),
+    });
+    Some((event, detail))
 }
 
 fn word(verdict: &Verdict) -> &'static str {

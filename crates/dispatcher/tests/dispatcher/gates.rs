@@ -89,3 +89,30 @@ async fn a_run_without_a_provider_is_explained_and_waits_for_a_node_that_has_one
     stop.send_replace(true);
     working.await.unwrap().unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_paused_and_cancelled_while_more_of_its_jobs_are_in_line_than_are_worked_on() {
+    let people: Vec<String> = (0..40).map(|number| format!("p{number}")).collect();
+    let people: Vec<&str> = people.iter().map(String::as_str).collect();
+    let slow = Slow { last: Mutex::default(), noon: Timestamp::MIN };
+    let world = World::gated(Counting::new(|_, _| accepted()), TERMS, slow);
+    let run = world.deploy(&people).await.unwrap().run;
+    let (stop, stopped) = watch::channel(false);
+    let working = tokio::spawn(world.dispatcher().run(stopped));
+    let pass = async |seconds| tokio::time::sleep(Duration::from_secs(seconds)).await;
+    pass(5).await;
+    world.campaigns.pause(&run, "ada").await.unwrap();
+    let paused = world.provider.calls().len();
+    pass(60).await;
+    assert!((3..=paused + 2).contains(&world.provider.calls().len()), "{paused} {:?}", world.provider.calls());
+    world.campaigns.resume(&run, "ada").await.unwrap();
+    pass(5).await;
+    let cancelled = world.provider.calls().len();
+    assert!(cancelled > paused + 2, "it goes on");
+    world.campaigns.cancel(&run, "ada").await.unwrap();
+    pass(60).await;
+    assert!(world.provider.calls().len() <= cancelled + 2, "{cancelled} {:?}", world.provider.calls());
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "partial");
+    stop.send_replace(true);
+    working.await.unwrap().unwrap();
+}

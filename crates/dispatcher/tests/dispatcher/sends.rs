@@ -57,6 +57,25 @@ async fn what_is_put_off_is_tried_again_and_in_the_end_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_provider_that_says_until_when_it_is_busy_is_waited_for_as_often_as_it_says() {
+    let script = |_: &str, count| if count <= 8 { Answer::Busy("too many".into(), Some(60_000)) } else { accepted() };
+    let world = World::new(Counting::new(script), TERMS);
+    let run = world.deploy(&["a", "b"]).await.unwrap().run;
+    world.work_until_over(&run).await;
+    assert_eq!(world.statuses().await, expect(&[("a", "sent"), ("b", "sent")]));
+    assert!(world.items().await.iter().all(|item| item.calls == 1), "those times do not count");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_busy_and_does_not_say_until_when_is_given_up_in_the_end() {
+    let world = World::new(Counting::new(|_, _| Answer::Busy("too many".into(), None)), TERMS);
+    let run = world.deploy(&["a"]).await.unwrap().run;
+    world.work_until_over(&run).await;
+    assert_eq!(world.statuses().await, expect(&[("a", "failed exhausted")]));
+    assert_eq!(world.provider.calls()["a"], TERMS.attempts_max);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_job_is_redriven_for_those_who_were_not_reached() {
     let script = |who: &str, count| if who == "b" && count <= 3 { Answer::Later("busy".into()) } else { accepted() };
     let world = World::new(Counting::new(script), TERMS);
@@ -87,7 +106,8 @@ async fn what_nobody_knows_is_in_doubt_until_somebody_says() {
     assert_eq!(world.provider.calls()["b"], 1);
     let again = world.campaigns.settle(item, &Verdict::Failed, "ada", "no").await;
     assert_eq!(again, Err(Refused::NotInDoubt(item.to_string())));
-    assert!(world.events(&run).await.contains(&"item.settled".to_owned()));
+    let events = world.events(&run).await;
+    assert_eq!(events[events.len() - 3..], ["item.settled", "job.completed", "run.ended"], "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]
