@@ -74,7 +74,7 @@ async fn survive(world: World, processes: usize) {
     });
     let file = world.campaign("spring", &people, "job_items: 100");
     let lanes = LANES.to_string();
-    let begin = || world.node(&["--campaign-lanes", &lanes]);
+    let begin = || world.node(&["--campaign-lanes", &lanes, "--campaign-lease-ms", "1000"]);
     let mut nodes: Vec<Node> = (0..processes).map(|_| begin()).collect();
     let id = nodes[0].deploy(&file, &[]);
     let mut draw = Draw(7);
