@@ -33,6 +33,9 @@ pub(crate) static POSTGRES: Tool = Tool {
     probe: &["sh", "-c", "command -v postgres || ls /usr/lib/postgresql/*/bin/postgres"],
     source: Source::any("postgresql"),
 };
+/// It sets the clock of a process.
+pub(crate) static FAKETIME: Tool =
+    Tool { name: "faketime", probe: &["faketime", "--version"], source: Source::any("faketime") };
 pub(crate) static NODE: Tool = Tool {
     name: "node",
     probe: &["node", "--version"],

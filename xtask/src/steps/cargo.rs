@@ -15,7 +15,8 @@ pub(crate) fn clippy(run: &Run) -> Result<()> {
     Call::new(run, "cargo", ARGS).shown()
 }
 
-/// A long run also enumerates longer journals, kills processes ten times as often, and lets nodes come and go for two minutes.
+/// A long run also enumerates longer journals, kills processes ten times as often, those that send campaigns two hundred times, and
+/// lets nodes come and go for two minutes.
 pub(crate) fn test(run: &Run) -> Result<()> {
     tools::ensure_schemathesis(run)?;
     tools::ensure_aiosmtpd(run)?;
@@ -26,6 +27,7 @@ pub(crate) fn test(run: &Run) -> Result<()> {
             .with_environment("ONWARD_EXHAUSTIVE", "10")
             .with_environment("ONWARD_KILLS", "10")
             .with_environment("ONWARD_NODES_SECONDS", "120")
+            .with_environment("ONWARD_CAMPAIGN_KILLS", "200")
             .shown(),
     }
 }

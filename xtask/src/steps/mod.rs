@@ -13,7 +13,7 @@ use crate::guests;
 use crate::run::{Length, Run};
 use crate::steps::report::{Timing, seconds};
 use crate::tidy;
-use crate::tools::{self, CARGO_DENY, CLIPPY, GIT, NODE, NPM, POSTGRES, PYTHON, RUSTFMT, Tool, VENV};
+use crate::tools::{self, CARGO_DENY, CLIPPY, FAKETIME, GIT, NODE, NPM, POSTGRES, PYTHON, RUSTFMT, Tool, VENV};
 
 /// One row of the table.
 struct Step {
@@ -31,7 +31,7 @@ static STEPS: &[Step] = &[
     Step {
         name: "test",
         purpose: "unit, property, integration, crash and documentation tests pass",
-        tools: &[&POSTGRES, &NODE, &NPM, &PYTHON, &VENV],
+        tools: &[&POSTGRES, &FAKETIME, &NODE, &NPM, &PYTHON, &VENV],
         run: cargo::test,
     },
     Step {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use onward_api::campaign::{CampaignTally, Campaigning as _, RunStatus};
 use onward_api::client::Client;
 use onward_api::outbox::{ItemStanding, ItemVerdict, JobStatus, OutboxItem, Settle};
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::node::Node;
 use crate::provider::Reply;
-use crate::world::{HANGS, World, audit, jobs, outbox, people, run, tally, until_done, until_over};
+use crate::world::{HANGS, LOOK, World, audit, jobs, outbox, people, run, tally, until_done, until_over};
 
 /// Kills unless `ONWARD_CAMPAIGN_KILLS` says otherwise.
 const KILLS: usize = 60;
@@ -73,7 +74,7 @@ async fn survive(world: World, processes: usize) {
     });
     let file = world.campaign("spring", &people, "job_items: 100");
     let lanes = LANES.to_string();
-    let begin = || world.node(&["--campaign-lanes", &lanes]);
+    let begin = || world.node(&["--campaign-lanes", &lanes, "--campaign-lease-ms", "1000"]);
     let mut nodes: Vec<Node> = (0..processes).map(|_| begin()).collect();
     let id = nodes[0].deploy(&file, &[]);
     let mut draw = Draw(7);
@@ -156,12 +157,19 @@ impl Proof<'_> {
                 self.node.told(&["outbox", "settle", &item.item, "sent", "--why", "its log has it", "--by", "ada"]);
             assert_eq!(settled["standing"], "served");
         }
-        for item in called.iter().skip(BY_HAND) {
-            self.say(item, ItemVerdict::Sent, "its log has it").await;
+        let called = called.into_iter().skip(BY_HAND).map(|item| (item, ItemVerdict::Sent, "its log has it"));
+        let missed = missed.into_iter().map(|item| (item, ItemVerdict::Again, "its log has nothing of it"));
+        // One after the other in each job: whoever settles an item changes its job.
+        let mut jobs: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for said in called.chain(missed) {
+            jobs.entry(&said.0.job).or_default().push(said);
         }
-        for item in missed {
-            self.say(item, ItemVerdict::Again, "its log has nothing of it").await;
-        }
+        join_all(jobs.into_values().map(async |said| {
+            for (item, verdict, why) in said {
+                self.say(item, verdict, why).await;
+            }
+        }))
+        .await;
     }
 
     async fn say(&self, item: &OutboxItem, verdict: ItemVerdict, why: &str) {
@@ -172,7 +180,7 @@ impl Proof<'_> {
                 Ok(_) => return,
                 // A worker has the job because of what was said before of another of its items.
                 Err(problem) if problem.code == Code::Conflict && since.elapsed() < HANGS => {
-                    tokio::task::yield_now().await;
+                    sleep(LOOK).await;
                 }
                 Err(problem) => panic!("{problem:?}"),
             }

@@ -196,7 +196,7 @@ async fn die_at_step(step: usize) -> Option<usize> {
         return None;
     }
     world.provider.until_alone().await;
-    let node = world.node(&short);
+    let node = world.node(&[]);
     let doubts = doubts(&node.client(), &run).await;
     assert!(doubts.len() <= 1, "one at a time: {doubts:?}");
     expect_whole(&world, &node.client(), &run, &doubts).await;

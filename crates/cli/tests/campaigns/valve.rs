@@ -19,7 +19,7 @@ pub(crate) enum Side {
 
 #[derive(Default)]
 struct State {
-    /// Where to stop: when all of this was said by one connection.
+    /// Where to stop: when one connection has said this, one word after the other.
     stop: Option<(&'static [&'static str], Side)>,
     /// How often it was said where to stop.
     stops: usize,
@@ -58,7 +58,7 @@ impl Valve {
         url.replace(&format!(":{server}/"), &format!(":{}/", self.port))
     }
 
-    /// Stops everything when one connection has said all of these words from now on.
+    /// Stops everything when one connection has said these words from now on, one after the other.
     pub(crate) fn stop_at(&self, words: &'static [&'static str], side: Side) {
         let mut state = self.shared.state.lock().unwrap();
         state.stop = Some((words, side));
@@ -108,8 +108,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, is_asking: bool, shared: &Shared
                 said.clear();
             }
             said.extend_from_slice(&chunk[..count]);
-            let is_said = |word: &&str| said.windows(word.len()).any(|part| part == word.as_bytes());
-            if let Some((_, side)) = state.stop.take_if(|(words, _)| words.iter().all(is_said)) {
+            if let Some((_, side)) = state.stop.take_if(|(words, _)| are_said(&said, words)) {
                 state.stopped = Some(side);
             }
         }
@@ -123,4 +122,15 @@ fn pass(mut from: TcpStream, mut to: TcpStream, is_asking: bool, shared: &Shared
         }
     }
     drop(to.shutdown(Shutdown::Both));
+}
+
+fn are_said(said: &[u8], words: &[&str]) -> bool {
+    let mut rest = said;
+    words.iter().all(|word| {
+        let found = rest.windows(word.len()).position(|part| part == word.as_bytes());
+        found.is_some_and(|place| {
+            rest = &rest[place + word.len()..];
+            true
+        })
+    })
 }

@@ -19,13 +19,13 @@ use crate::provider::Provider;
 use crate::text;
 
 /// How often to look at what other processes do.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Nothing here takes nearly as long.
-pub(crate) const HANGS: Duration = Duration::from_secs(30);
+pub(crate) const HANGS: Duration = Duration::from_secs(60);
 
-/// How long others wait before they take over a job.
-pub(crate) const LEASE: Duration = Duration::from_secs(1);
+/// How long others wait before they take over a job. On a busy machine processes stand still for a second now and then.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// A store and a provider.
 pub(crate) struct World {

@@ -21,7 +21,8 @@ async fn what_a_process_says_that_stood_still_in_a_call_is_refused() {
     let other = world.node(&["--node-name", "other"]);
     let client = other.client();
     until_done(&client, &run).await;
-    assert_eq!((tally(&client, &run).await.served, tally(&client, &run).await.in_doubt), (4, 1));
+    let tally = tally(&client, &run).await;
+    assert_eq!((tally.served, tally.in_doubt), (4, 1));
     other.stop();
     world.provider.let_go(1);
     zombie.signal("CONT");
