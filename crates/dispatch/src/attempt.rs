@@ -10,6 +10,9 @@ use onward_journal::Text;
 
 use crate::{Act, Backoff, JobAct, Reason, Standing, Tally};
 
+/// Who could not tell what became of something is not asked again before so many milliseconds.
+const AGAIN_MS: u64 = 1_000;
+
 /// How a worker goes about a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
@@ -266,8 +269,10 @@ impl Attempt {
             self.phase = Phase::Admitting(open.clone());
             return Step::Admit(open, self.terms.window.max(1));
         }
+        // Who is to begin nothing more ever can still find out what has become of things.
+        let may_look = goes_on || self.order == Order::Cancel;
         let doubts = self.doubts();
-        if goes_on && !self.looked && !doubts.is_empty() {
+        if may_look && !self.looked && !doubts.is_empty() {
             // What was answered so far is not to be lost meanwhile.
             if !self.changes.is_empty() {
                 self.phase = Phase::Reserving(Vec::new());
@@ -342,7 +347,7 @@ impl Attempt {
             tally = self.tally();
         }
         if tally.in_doubt > 0 {
-            let can_repeat = self.slots.iter().any(|slot| self.is_repeatable(slot));
+            let can_repeat = self.order == Order::Go && self.slots.iter().any(|slot| self.is_repeatable(slot));
             if let Some(wait) = self.put_off.filter(|_| can_repeat) {
                 return Conclusion::PutOff(wait);
             }
@@ -393,7 +398,7 @@ impl Attempt {
         let in_doubt = self.slots.iter().filter(|slot| slot.standing == Standing::InDoubt);
         let left = in_doubt.map(|slot| after.saturating_sub(slot.doubt_ms)).max()?;
         // Where it could not tell, it is asked again after as long.
-        Some(if left == 0 { after.max(1) } else { left })
+        Some(if left == 0 { after.max(AGAIN_MS) } else { left })
     }
 
     fn end_open(&mut self, act: Act, reason: Reason, error: Option<&str>) {

@@ -46,7 +46,7 @@ impl Audience {
 
     /// An audience of this scope, part after part.
     pub(crate) async fn stored(store: &dyn Store, scope: &Scope, id: &str) -> Result<Self, Refused> {
-        let id = Text::from(id);
+        let id = scoped(scope, id);
         let mut scan = Scan::all::<AudiencePart>().equal(&id).limit(PARTS);
         let mut parts = Vec::new();
         let now = store.now().await?;
@@ -71,6 +71,11 @@ impl Audience {
             }
         }
     }
+}
+
+/// What an audience is called in the store: names of one workspace are not those of another.
+pub(crate) fn scoped(scope: &Scope, name: &str) -> Text {
+    format!("{}/{}/{name}", scope.tenant, scope.workspace).into()
 }
 
 /// Stores a part. Storing it again does nothing; another cannot take its place.
@@ -118,7 +123,8 @@ impl<'a> Gathering<'a> {
     /// Begins, in parts of so many.
     pub fn begin(store: &'a dyn Store, scope: Scope, part_items: u32, entropy: &Entropy) -> Self {
         let part_items = part_items.clamp(1, PART_ITEMS_MAX) as usize;
-        Self { store, scope, id: entropy.id(), part_items, rest: Vec::new(), parts: Vec::new() }
+        let id = scoped(&scope, &entropy.id());
+        Self { store, scope, id, part_items, rest: Vec::new(), parts: Vec::new() }
     }
 
     /// Adds somebody to reach.

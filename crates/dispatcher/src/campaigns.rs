@@ -84,6 +84,9 @@ pub enum Refused {
     /// The campaign run is over, or cancelled.
     #[error("the campaign run {0} is over")]
     Over(String),
+    /// The campaign run is cancelled.
+    #[error("the campaign run {0} is cancelled: try it again as a whole")]
+    Cancelled(String),
     /// An audience without anybody.
     #[error("there is nobody to reach")]
     NobodyToReach,
@@ -172,7 +175,10 @@ impl Campaigns {
                 return Ok(run);
             }
             let next = control.then(wanted).filter(|_| !rows::run_status(&run).is_over());
-            let Some(next) = next else { return Err(Refused::Over(id.to_owned())) };
+            let Some(next) = next else {
+                let is_over = rows::run_status(&run).is_over();
+                return Err(if is_over { Refused::Over(id.to_owned()) } else { Refused::Cancelled(id.to_owned()) });
+            };
             let now = self.store.now().await?;
             run.control = next.as_str().into();
             run.wake_at = match next {
@@ -223,7 +229,8 @@ impl Campaigns {
 
     /// Stores a part of an audience. Storing it again does nothing.
     pub async fn put_part(&self, audience: &str, number: u32, recipients: &[Recipient]) -> Result<(), Refused> {
-        audience::put(&*self.store, &self.scope, (&audience.into(), number), recipients).await
+        let id = audience::scoped(&self.scope, audience);
+        audience::put(&*self.store, &self.scope, (&id, number), recipients).await
     }
 
     /// An audience that is stored.
@@ -240,6 +247,9 @@ impl Campaigns {
             return Err(Refused::NotDead(job.id.to_string()));
         };
         let (mut run, run_version) = self.stored(&job.run_id).await?;
+        if Control::parse(&run.control) == Some(Control::Cancelled) {
+            return Err(Refused::Cancelled(run.id.to_string()));
+        }
         // Whoever tries the run again at the same moment changes it as well: one of the two is refused.
         if let Some(next) = retry::retry_of(&*self.store, &run).await? {
             return Err(Refused::Retried(run.id.to_string(), next.id.to_string()));

@@ -7,7 +7,7 @@ use onward_store::tables::{CampaignRun, Job};
 use onward_store::{Commit, Conflict, Error, Field as _, Key, Records as _, Store};
 use serde_json::json;
 
-use crate::audience::{self, Audience};
+use crate::audience::Audience;
 use crate::campaigns::{JOBS_MAX, Refused, Scope};
 use crate::entropy::Entropy;
 use crate::{audit, rows};
@@ -106,9 +106,6 @@ pub(crate) async fn launch(
     }
     let existing: Option<(CampaignRun, u64)> = store.get(Key(vec![run.id.to_value()])).await?;
     let (existing, _) = existing.ok_or_else(|| Refused::NoRun(run.id.to_string()))?;
-    if existing.audience_id != run.audience_id {
-        audience::discard(store, &run.audience_id).await?;
-    }
     if existing.document != run.document || existing.items != run.items {
         return Err(Refused::KeyTaken(existing.id.to_string()));
     }

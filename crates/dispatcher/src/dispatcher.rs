@@ -8,7 +8,7 @@ use std::time::Duration;
 use onward_dispatch::{Conclusion, Control, JobStatus, Order};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job};
-use onward_store::{Error, Field as _, Key, Kind, Records as _, Scan, Store};
+use onward_store::{Error, Field as _, Key, Kind, Records as _, Scan, Store, Value};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -23,7 +23,7 @@ use crate::sweep::sweep;
 use crate::work::{Desk, End, Work};
 
 /// Campaign runs that are looked at together.
-const RUNS: usize = 1_000;
+const RUNS: usize = 200;
 
 /// Jobs of a run that are looked for together.
 const JOBS: usize = 32;
@@ -68,6 +68,8 @@ pub struct Dispatcher {
     options: Options,
     orders: Arc<Orders>,
     shut: Arc<Shut>,
+    /// Where the next part of the runs begins that are looked at.
+    place: Mutex<Option<Vec<Value>>>,
 }
 
 /// What is wanted of campaign runs, as far as this node knows.
@@ -102,6 +104,13 @@ struct Found {
     job: (Job, u64),
 }
 
+impl Found {
+    /// Whether another worker had it, and was not heard of again.
+    fn is_stale(&self) -> bool {
+        rows::job_status(&self.job.0) == JobStatus::Locked
+    }
+}
+
 /// Jobs that were found and not taken yet: of each tenant, of each of its runs.
 #[derive(Default)]
 struct Line {
@@ -131,14 +140,14 @@ impl Line {
 /// What a worker tells when it is done with a job.
 struct Done {
     job: Text,
-    run: Text,
+    run: CampaignRun,
     end: Result<End, Error>,
 }
 
 impl Dispatcher {
     /// A dispatcher of the campaign runs of a store.
     pub fn new(store: Arc<dyn Store>, outlets: Arc<dyn Outlets>, options: Options) -> Self {
-        Self { store, outlets, options, orders: Arc::default(), shut: Arc::default() }
+        Self { store, outlets, options, orders: Arc::default(), shut: Arc::default(), place: Mutex::default() }
     }
 
     /// Works until it is stopped. Then it begins nothing more, and ends when what is under way is settled. Fails if the store
@@ -147,6 +156,8 @@ impl Dispatcher {
         let mut lanes: JoinSet<Done> = JoinSet::new();
         // Jobs that are worked on, and those that could not be and are left alone for a while.
         let mut held: BTreeMap<Text, Option<Instant>> = BTreeMap::new();
+        // Jobs of each tenant that are worked on here.
+        let mut tenants: BTreeMap<Text, usize> = BTreeMap::new();
         let mut line = Line::default();
         let mut swept: Option<Instant> = None;
         let mut looks = tokio::time::interval(self.options.look);
@@ -165,10 +176,13 @@ impl Dispatcher {
                     && let Some(found) = line.pop()
                 {
                     // It may have been paused since it was found.
-                    let is_paused = self.orders.of(&found.run.0.id, false) == Order::Release;
-                    if is_paused || held.contains_key(&found.job.0.id) || !self.is_within_cap(&found).await? {
+                    let is_paused = self.orders.of(&found.run.0.id, false) == Order::Release && !found.is_stale();
+                    let tenant = &found.run.0.tenant_id;
+                    let here = tenants.get(tenant).copied().unwrap_or(0);
+                    if is_paused || held.contains_key(&found.job.0.id) || !self.is_within_cap(&found, here).await? {
                         continue;
                     }
+                    tenants.insert(tenant.clone(), here + 1);
                     held.insert(found.job.0.id.clone(), None);
                     self.begin(&mut lanes, found, stop.clone());
                 }
@@ -187,6 +201,7 @@ impl Dispatcher {
                     let done = done.map_err(|error| Error::Unusable(format!("a lane has ended: {error}")))?;
                     let job = done.job.clone();
                     held.remove(&job);
+                    tenants.entry(done.run.tenant_id.clone()).and_modify(|here| *here -= 1);
                     if !self.end(done).await? {
                         held.insert(job, Some(Instant::now() + self.options.look * 4));
                     }
@@ -224,25 +239,12 @@ impl Dispatcher {
         let clock = Clock::ask(&*self.store).await?;
         let now = clock.now();
         let mut line = Line::default();
-        let mut runs = BTreeMap::new();
-        let due: Vec<(CampaignRun, u64)> =
-            self.store.list(Scan::by::<CampaignRun>(CampaignRun::BY_WAKE).until(&now).limit(RUNS)).await?;
-        for (run, version) in due {
-            self.orders.note(&run);
-            if self.shut.is(&run) {
+        self.find_stale(&mut line, held, now).await?;
+        for run in self.due(now).await? {
+            self.orders.note(&run.0);
+            if self.shut.is(&run.0) {
                 continue;
             }
-            runs.insert(run.id.clone(), (run, version));
-        }
-        let locked = Text::from(JobStatus::Locked.as_str());
-        let stale: Vec<(Job, u64)> =
-            self.store.list(Scan::by::<Job>(Job::BY_STATUS).equal(&locked).until(&now).limit(JOBS)).await?;
-        for job in stale.into_iter().filter(|(job, _)| !held.contains_key(&job.id)) {
-            if let Some(run) = runs.get(&job.0.run_id) {
-                line.push(Found { run: run.clone(), job });
-            }
-        }
-        for run in runs.into_values() {
             let found = self.jobs_of(&run.0, now).await?;
             let mut is_idle = found.is_empty();
             for job in found.into_iter().filter(|(job, _)| !held.contains_key(&job.id)) {
@@ -254,6 +256,44 @@ impl Dispatcher {
             }
         }
         Ok(line)
+    }
+
+    /// Jobs whose workers were not heard of again, also those of runs that are paused: what they held is in doubt.
+    async fn find_stale(
+        &self,
+        line: &mut Line,
+        held: &BTreeMap<Text, Option<Instant>>,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let locked = Text::from(JobStatus::Locked.as_str());
+        let mut scan = Scan::by::<Job>(Job::BY_STATUS).equal(&locked).until(&now).limit(JOBS);
+        loop {
+            let page: Vec<(Job, u64)> = self.store.list(scan.clone()).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            let is_last = page.len() < JOBS;
+            scan = scan.after(last);
+            for job in page.into_iter().filter(|(job, _)| !held.contains_key(&job.id)) {
+                let run: Option<(CampaignRun, u64)> = self.store.get(Key(vec![job.0.run_id.to_value()])).await?;
+                if let Some(run) = run {
+                    self.orders.note(&run.0);
+                    line.push(Found { run, job });
+                }
+            }
+            if is_last || !line.tenants.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs that have something to do, or wait, a part of them at a time: those that wait must not hide the others.
+    async fn due(&self, now: Timestamp) -> Result<Vec<(CampaignRun, u64)>, Error> {
+        let mut scan = Scan::by::<CampaignRun>(CampaignRun::BY_WAKE).until(&now).limit(RUNS);
+        scan.after = lock(&self.place).take();
+        let due: Vec<(CampaignRun, u64)> = self.store.list(scan.clone()).await?;
+        if let Some((last, _)) = due.last().filter(|_| due.len() == RUNS) {
+            *lock(&self.place) = scan.after(last).after;
+        }
+        Ok(due)
     }
 
     async fn jobs_of(&self, run: &CampaignRun, now: Timestamp) -> Result<Vec<(Job, u64)>, Error> {
@@ -272,9 +312,13 @@ impl Dispatcher {
         Ok(found)
     }
 
-    /// Whether another job of the tenant may be worked on.
-    async fn is_within_cap(&self, found: &Found) -> Result<bool, Error> {
+    /// Whether another job of the tenant may be worked on, of whose jobs so many are under way here.
+    async fn is_within_cap(&self, found: &Found, here: usize) -> Result<bool, Error> {
         let Some(max) = self.options.tenant_max else { return Ok(true) };
+        // Those that were begun just now are not locked yet.
+        if here >= max as usize {
+            return Ok(false);
+        }
         let locked = Text::from(JobStatus::Locked.as_str());
         let its = Scan::by::<Job>(Job::BY_TENANT).equal(&found.run.0.tenant_id).equal(&locked);
         let count = passing(self.store.count(its.limit(max as usize)).await)?;
@@ -287,13 +331,18 @@ impl Dispatcher {
         let shut = Arc::clone(&self.shut);
         let Options { lease, worker, entropy, .. } = self.options.clone();
         lanes.spawn(async move {
-            let (id, run_id) = (job.0.id.clone(), run.0.id.clone());
+            let (id, of_run) = (job.0.id.clone(), run.0.clone());
+            let is_stale = rows::job_status(&job.0) == JobStatus::Locked;
+            let is_cancelled = Control::parse(&run.0.control) == Some(Control::Cancelled);
             let work = async {
-                let is_cancelled = Control::parse(&run.0.control) == Some(Control::Cancelled);
+                let (mut least, run_id) = (Order::Go, of_run.id.clone());
                 let outlet = match outlets.outlet(&run.0) {
                     Ok(outlet) => outlet,
-                    // Nobody is reached by it in any case.
-                    Err(_) if is_cancelled => Arc::new(Outlet::closed()),
+                    // Nobody is reached by it: nothing is begun.
+                    Err(_) if is_cancelled || is_stale => {
+                        least = Order::Release;
+                        Arc::new(Outlet::closed())
+                    }
                     Err(error) => {
                         shut.note(&*store, &run.0, &worker, &error).await?;
                         return Ok(End::Lost);
@@ -301,22 +350,29 @@ impl Dispatcher {
                 };
                 let clock = Clock::ask(&*store).await?;
                 let desk = Desk { store: Arc::clone(&store), clock, lease, worker, entropy };
-                let order = || orders.of(&run_id, *stop.borrow());
+                let order = || orders.of(&run_id, *stop.borrow()).max(least);
                 Work::prepare(&desk, run, outlet, job).await?.perform(order).await
             };
-            Done { end: work.await, job: id, run: run_id }
+            let end = work.await;
+            Done { end, job: id, run: of_run }
         });
     }
 
     /// Tells whether there was an end.
     async fn end(&self, done: Done) -> Result<bool, Error> {
         let Done { job, run, end } = done;
+        // What cannot be stored, or read, will not be so by itself: people are to know.
+        if let Err(error) = &end
+            && matches!(error.kind(), Kind::Invalid | Kind::Corrupt)
+        {
+            passing(self.shut.note(&*self.store, &run, &self.options.worker, &error.to_string()).await)?;
+        }
         let end = passing(end)?;
         match end {
             Some(End::Concluded(Conclusion::Completed | Conclusion::Dead)) => {
                 let now = passing(self.store.now().await)?;
                 if let Some(now) = now {
-                    passing(finish(&*self.store, &run, now).await)?;
+                    passing(finish(&*self.store, &run.id, now).await)?;
                 }
             }
             Some(End::Concluded(conclusion)) => tracing::debug!(%job, ?conclusion, "a job is put off"),

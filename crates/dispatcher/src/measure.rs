@@ -1,4 +1,4 @@
-//! What is counted.
+//! What is counted: where items come to stand.
 
 use metrics::counter;
 use onward_dispatch::{Change, Standing};

@@ -61,12 +61,7 @@ pub(crate) async fn retry(
     };
     match retry_of(store, &run).await? {
         // Somebody was quicker.
-        Some(existing) => {
-            if existing.audience_id != audience.id {
-                audience::discard(store, &audience.id).await?;
-            }
-            Ok(deployed(&existing, true))
-        }
+        Some(existing) => Ok(deployed(&existing, true)),
         None if matches!(&refused, Refused::Store(error) if error.kind() == Kind::Conflict) => {
             Err(Refused::AtWork(run.id.to_string()))
         }

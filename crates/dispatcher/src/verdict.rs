@@ -10,6 +10,9 @@ use crate::campaigns::{Refused, Scope};
 use crate::finish::finish;
 use crate::{audit, rows};
 
+/// How often a verdict is tried while others change the same job.
+const TRIES: u32 = 50;
+
 /// What became of an item in doubt, as somebody has found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
@@ -23,6 +26,24 @@ pub enum Verdict {
 
 /// Settles an item in doubt: it, its job and perhaps its run, with who said so and why.
 pub(crate) async fn settle(
+    store: &dyn Store,
+    scope: &Scope,
+    item: &str,
+    verdict: &Verdict,
+    said: (&str, &str),
+) -> Result<OutboxItem, Refused> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match settle_once(store, scope, item, verdict, said).await {
+            // Another verdict on the same job was quicker.
+            Err(Refused::Store(error)) if error.kind() == Kind::Conflict && tries < TRIES => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn settle_once(
     store: &dyn Store,
     scope: &Scope,
     item: &str,
@@ -65,10 +86,7 @@ pub(crate) async fn settle(
     if let Some((event, detail)) = end(&job, by) {
         commit = audit::entry(commit, &run, event, &detail, now);
     }
-    store.commit(commit).await.map_err(|error| match error.kind() {
-        Kind::Conflict => Refused::AtWork(job.id.to_string()),
-        _ => error.into(),
-    })?;
+    store.commit(commit).await?;
     if rows::job_status(&job).is_over() {
         finish(store, &run.id, now).await?;
     }

@@ -84,8 +84,14 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
     async fn from_request(request: Request, state: &S) -> Result<Self, Failed> {
         Bytes::from_request(request, state).await.map(Self).map_err(|rejection| {
             let is_large = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
-            let code = if is_large { Code::TooLarge } else { Code::InvalidRequest };
-            Problem::new(code, rejection.body_text()).into()
+            if is_large {
+                return Problem::new(
+                    Code::TooLarge,
+                    "the body is larger than this path takes; send it in smaller parts",
+                )
+                .into();
+            }
+            Problem::new(Code::InvalidRequest, rejection.body_text()).into()
         })
     }
 }

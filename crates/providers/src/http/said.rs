@@ -83,7 +83,9 @@ pub(crate) fn found(look: &LookSpec, reply: &Reply) -> Found {
     if let Some(pointer) = &look.found {
         let Some(body) = &reply.body else { return Found::Unsure };
         match body.pointer(pointer) {
-            None | Some(Value::Null) => return Found::Nothing,
+            // What has no such place may be about something else.
+            None => return Found::Unsure,
+            Some(Value::Null) => return Found::Nothing,
             Some(Value::Array(list)) if list.is_empty() => return Found::Nothing,
             Some(_) => {}
         }

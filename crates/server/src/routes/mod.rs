@@ -30,6 +30,9 @@ use crate::{App, within};
 /// Bytes of a body, unless the route says otherwise.
 const BODY_BYTES_MAX: usize = 2 << 20;
 
+/// Bytes of a campaign with its templates, and of a part of its audience.
+const CAMPAIGN_BYTES_MAX: usize = 16 << 20;
+
 /// Bytes of a component.
 const COMPONENT_BYTES_MAX: usize = 64 << 20;
 
@@ -75,10 +78,6 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(tasks::fail))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
-        .routes(routes!(campaigns::check))
-        .routes(routes!(campaigns::preview))
-        .routes(routes!(campaigns::put_part))
-        .routes(routes!(campaigns::deploy, campaigns::list))
         .routes(routes!(campaigns::show))
         .routes(routes!(campaigns::audit))
         .routes(routes!(campaigns::pause))
@@ -95,10 +94,16 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(doctor::doctor))
         .routes(routes!(doctor::verify))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+    let campaigns = OpenApiRouter::new()
+        .routes(routes!(campaigns::check))
+        .routes(routes!(campaigns::preview))
+        .routes(routes!(campaigns::put_part))
+        .routes(routes!(campaigns::deploy, campaigns::list))
+        .layer(DefaultBodyLimit::max(CAMPAIGN_BYTES_MAX));
     let components =
         OpenApiRouter::new().routes(routes!(components::deploy)).layer(DefaultBodyLimit::max(COMPONENT_BYTES_MAX));
     let appends = OpenApiRouter::new().routes(routes!(runs::append)).layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX));
-    OpenApiRouter::with_openapi(Described::openapi()).merge(usual).merge(components).merge(appends)
+    OpenApiRouter::with_openapi(Described::openapi()).merge(usual).merge(campaigns).merge(components).merge(appends)
 }
 
 /// The description of all of it.

@@ -111,7 +111,7 @@ pub(super) async fn suppress(access: Access, Body(suppress): Body<Suppress>) -> 
     ),
     responses(
         (status = 204, description = "They are reached again"),
-        refusals::Usual,
+        refusals::Usual, refusals::Unfit,
     ),
 )]
 pub(super) async fn unsuppress(

@@ -34,6 +34,9 @@ refusals! {
         "413" "The body is too large",
         "415" "The body is of another type than expected",
         "422" "The body makes no sense";
+    /// A request whose path or query can be read, and makes no sense.
+    Unfit:
+        "422" "It makes no sense";
     /// A request about something that has a name.
     Absent:
         "404" "There is no such thing, or it belongs to somebody else";

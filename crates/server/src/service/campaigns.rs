@@ -13,7 +13,7 @@ use onward_api::outbox::{
 use onward_api::problem::{Code, Problem};
 use onward_api::{Json, json};
 use onward_campaign::{Campaign, Composer, Facts, ProviderRef, check};
-use onward_dispatch::{JobStatus, RunStatus};
+use onward_dispatch::{Channel, JobStatus, RunStatus};
 use onward_dispatcher::{
     Campaigns, Deployed, Deployment, Entropy, JobFilter, JobPlace, Place, Refused, Scope, Verdict,
 };
@@ -95,9 +95,19 @@ fn recipient(recipient: Recipient) -> Result<onward_dispatcher::Recipient, Probl
     if id.is_empty() || to.is_empty() {
         return Err(Problem::new(Code::Unprocessable, "a recipient has an id, and an address to be reached at"));
     }
+    if id.chars().chain(to.chars()).any(char::is_control) {
+        return Err(Problem::new(Code::Unprocessable, "ids and addresses have no control characters"));
+    }
     fitting("the id of a recipient", &id, ID_MAX)?;
     fitting("the address of a recipient", &to, ADDRESS_MAX)?;
     Ok(onward_dispatcher::Recipient { id, address: to, data })
+}
+
+/// An address as audiences have it.
+fn reached_at(channel: ChannelName, address: &str) -> Result<String, Problem> {
+    let wrong = |reason: &str| Problem::new(Code::Unprocessable, format!("the address {address}: {reason}"));
+    let channel = Channel::parse(channel.as_str()).ok_or_else(|| wrong("no such channel"))?;
+    onward_campaign::address::parse(channel, address.trim()).map_err(wrong)
 }
 
 /// Where a list goes on.
@@ -109,7 +119,11 @@ fn place<T>(after: Option<&str>, parse: impl Fn(&str) -> Option<T>) -> Result<Op
 pub(super) fn problem(refused: Refused) -> Problem {
     let code = match &refused {
         Refused::NoRun(_) | Refused::NoItem(_) | Refused::NoJob(_) | Refused::NoAudience(_) => Code::NotFound,
-        Refused::NotInDoubt(_) | Refused::NotDead(_) | Refused::NotOver(_) | Refused::Retried(..) => Code::Conflict,
+        Refused::Cancelled(_)
+        | Refused::NotInDoubt(_)
+        | Refused::NotDead(_)
+        | Refused::NotOver(_)
+        | Refused::Retried(..) => Code::Conflict,
         Refused::AudienceOld(_)
         | Refused::Over(_)
         | Refused::AtWork(_)
@@ -308,14 +322,12 @@ impl Campaigning for Service {
         let Suppress { channel, address, reason } = suppress;
         fitting("the address", &address, ADDRESS_MAX)?;
         fitting("the reason", &reason, WHY_MAX)?;
-        if address.trim().is_empty() {
-            return Err(Problem::new(Code::Unprocessable, "the address: where they are reached"));
-        }
+        let address = reached_at(channel, &address)?;
         let row = self.campaigns().suppress(channel.as_str(), &address, &reason).await.map_err(problem)?;
         Ok(told::suppression(&row))
     }
 
     async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<(), Problem> {
-        self.campaigns().allow(channel.as_str(), address).await.map_err(problem)
+        self.campaigns().allow(channel.as_str(), &reached_at(channel, address)?).await.map_err(problem)
     }
 }
