@@ -33,7 +33,7 @@ pub(super) async fn measure(place: &Place, settings: &Settings, lanes: usize) ->
     Ok(figures
         .with("claimAmongFewUs", &format!("a job claimed, {FEW} items wait"), micros(few), "µs")
         .with("claimAmongManyUs", &format!("a job claimed, {} wait", settings.waiting), micros(many), "µs")
-        .with("waitingItems", "so many are many", f64::from(settings.waiting), "items"))
+        .with("waitingItems", "items that wait, when many do", f64::from(settings.waiting), "items"))
 }
 
 async fn rate(place: &Place, settings: &Settings, lanes: usize) -> anyhow::Result<Figures> {
