@@ -1,4 +1,4 @@
-//! What is counted.
+//! What is counted while campaigns are sent, for whoever watches.
 
 use metrics::counter;
 use onward_dispatch::{Change, Standing};
