@@ -4,10 +4,12 @@
 //! down for a while slows down all; medians count. What a side promises for a finished step is read from the side itself
 //! and printed with its figures.
 
+mod dispatch;
 mod driver;
 mod http;
 mod machine;
 mod measurement;
+mod npm;
 mod onward;
 mod page;
 mod process;
@@ -20,8 +22,9 @@ mod workload;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
+use crate::compare::dispatch::DispatchArgs;
 use crate::compare::measurement::{Pace, measure};
 use crate::compare::report::Figures;
 use crate::compare::side::{Choices, Side};
@@ -31,7 +34,10 @@ use crate::run::Run;
 const ROUNDS: usize = 3;
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct CompareArgs {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Measure only this side; docs/benchmarks.md stays as it is.
     #[arg(long, value_name = "SIDE")]
     only: Option<Side>,
@@ -46,6 +52,13 @@ pub(crate) struct CompareArgs {
     partitions: Option<u16>,
 }
 
+/// What is compared besides workflows.
+#[derive(Subcommand)]
+enum Other {
+    /// Dispatch items of campaigns, and perform jobs of a queue, on one Postgres server.
+    Dispatch(DispatchArgs),
+}
+
 impl CompareArgs {
     fn pace(&self) -> Pace {
         let [warm_up, measured] = if self.quick { [1, 2] } else { [3, 10] }.map(Duration::from_secs);
@@ -55,6 +68,13 @@ impl CompareArgs {
 
 /// Returns what is to be printed.
 pub(crate) fn compare(run: &Run, args: &CompareArgs) -> Result<String> {
+    match &args.other {
+        None => engines(run, args),
+        Some(Other::Dispatch(args)) => dispatch::compare(run, args),
+    }
+}
+
+fn engines(run: &Run, args: &CompareArgs) -> Result<String> {
     let choices = Choices { partitions: args.partitions };
     let mut sides = Vec::new();
     for side in Side::value_variants().iter().filter(|side| args.only.is_none_or(|only| only == **side)) {

@@ -70,11 +70,16 @@ pub(crate) struct Onward {
     tasks: Tasks,
 }
 
-pub(crate) fn install(run: &Run, tasks: Tasks) -> Result<Facts> {
+/// Builds it, and returns its version.
+pub(crate) fn build(run: &Run) -> Result<String> {
     eprintln!("  building onward for release");
     Call::new(run, "cargo", ["build", "--release", "--locked", "-p", "onward"]).quiet()?;
+    printed(clean(&program(run)).arg("--version"))
+}
+
+pub(crate) fn install(run: &Run, tasks: Tasks) -> Result<Facts> {
     Ok(Facts {
-        versions: printed(clean(&program(run)).arg("--version"))?,
+        versions: build(run)?,
         settings: tasks.settings().to_owned(),
         durability: tasks.durability().to_owned(),
     })
@@ -121,7 +126,7 @@ fn on(program: &Path, folder: &Path) -> Command {
 }
 
 /// Where cargo puts what it builds.
-fn program(run: &Run) -> PathBuf {
+pub(crate) fn program(run: &Run) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     run.root.join(target).join("release/onward")
 }

@@ -1,4 +1,5 @@
-//! The page with the last comparison: a table between two marks in docs/benchmarks.md, and what has to be known to believe it.
+//! The page with the last comparisons: tables between two marks each in docs/benchmarks.md, and what has to be known to
+//! believe them.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,8 +12,15 @@ use crate::compare::workload::{PART_STEPS, WORKLOADS};
 use crate::run::Run;
 
 const PAGE: &str = "docs/benchmarks.md";
-const BEGIN: &str = "<!-- compare: begin, written by `cargo xtask compare` -->";
-const END: &str = "<!-- compare: end -->";
+
+/// Between which lines of the page a comparison stands.
+pub(crate) struct Place {
+    pub(crate) begin: &'static str,
+    pub(crate) end: &'static str,
+}
+
+const ENGINES: Place =
+    Place { begin: "<!-- compare: begin, written by `cargo xtask compare` -->", end: "<!-- compare: end -->" };
 
 /// One figure of a workload on all sides.
 struct Row {
@@ -20,21 +28,26 @@ struct Row {
     figures: Vec<f64>,
 }
 
-/// Puts a comparison where the last one was. The last side is the one that the others are compared with.
+/// The last side is the one that the others are compared with.
 pub(crate) fn write(run: &Run, machine: &str, sides: &[Figures]) -> Result<()> {
+    put(run, &ENGINES, &section(machine, sides))
+}
+
+/// Puts a comparison where the last one was.
+pub(crate) fn put(run: &Run, place: &Place, section: &str) -> Result<()> {
     let path = run.root.join(PAGE);
     let page = fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
-    let page = replaced(&page, &section(machine, sides)).with_context(|| format!("{PAGE} has no place for it"))?;
+    let page = replaced(&page, place, section).with_context(|| format!("{PAGE} has no place for it"))?;
     fs::write(&path, page).with_context(|| format!("cannot write {PAGE}"))?;
     eprintln!("  {PAGE} has the table");
     Ok(())
 }
 
 /// The page with other text between the marks.
-fn replaced(page: &str, section: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n\n{section}\n{END}{after}"))
+fn replaced(page: &str, Place { begin, end }: &Place, section: &str) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n\n{section}\n{end}{after}"))
 }
 
 fn section(machine: &str, sides: &[Figures]) -> String {
@@ -134,13 +147,14 @@ fn slower(names: &[&str], rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BEGIN, END, Row, replaced, shown, slower, times};
+    use super::{Place, Row, replaced, shown, slower, times};
 
     #[test]
     fn only_what_is_between_the_marks_changes() {
-        let page = format!("a\n{BEGIN}\nold\n{END}\nb\n");
-        assert_eq!(replaced(&page, "new\n").unwrap(), format!("a\n{BEGIN}\n\nnew\n\n{END}\nb\n"));
-        assert_eq!(replaced("a\nb\n", "new"), None);
+        let place = Place { begin: "<begin>", end: "<end>" };
+        let page = "a\n<begin>\nold\n<end>\nb\n";
+        assert_eq!(replaced(page, &place, "new\n").unwrap(), "a\n<begin>\n\nnew\n\n<end>\nb\n");
+        assert_eq!(replaced("a\nb\n", &place, "new"), None);
     }
 
     #[test]

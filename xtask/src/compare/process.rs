@@ -83,8 +83,13 @@ impl Process {
 
     /// Asks until there is an answer, whatever it says.
     pub(crate) fn wait_until_it_is_there(&mut self, request: &Request) -> Result<()> {
+        self.wait_until(|| Connection::open(request).is_ok())
+    }
+
+    /// Asks until it is so.
+    pub(crate) fn wait_until(&mut self, is_so: impl Fn() -> bool) -> Result<()> {
         let watch = Stopwatch::start();
-        while Connection::open(request).is_err() {
+        while !is_so() {
             if let Some(status) = self.child.try_wait().context("cannot see whether a process is there")? {
                 bail!("{} ended ({status}): see {}", self.name, self.log.display());
             }
