@@ -45,8 +45,8 @@ impl Audience {
     }
 
     /// An audience of this scope, part after part.
-    pub(crate) async fn stored(store: &dyn Store, scope: &Scope, id: &str) -> Result<Self, Refused> {
-        let id = scoped(scope, id);
+    pub(crate) async fn stored(store: &dyn Store, scope: &Scope, name: &str) -> Result<Self, Refused> {
+        let id = scoped(scope, name);
         let mut scan = Scan::all::<AudiencePart>().equal(&id).limit(PARTS);
         let mut parts = Vec::new();
         let now = store.now().await?;
@@ -54,19 +54,19 @@ impl Audience {
             let page: Vec<(AudiencePart, u64)> = store.list(scan.clone()).await?;
             for (part, _) in &page {
                 if !scope.has(&part.tenant_id, &part.workspace_id) {
-                    return Err(Refused::NoAudience(id.to_string()));
+                    return Err(Refused::NoAudience(name.to_owned()));
                 }
                 if part.created_at.plus_ms(FRESH_MS) < now {
-                    return Err(Refused::AudienceOld(id.to_string()));
+                    return Err(Refused::AudienceOld(name.to_owned()));
                 }
                 if part.number as usize != parts.len() {
-                    return Err(Refused::PartMissing(id.to_string(), parts.len()));
+                    return Err(Refused::PartMissing(name.to_owned(), parts.len()));
                 }
                 parts.push(part.items);
             }
             match page.last() {
                 Some((last, _)) if page.len() == PARTS => scan = scan.after(last),
-                _ if parts.is_empty() => return Err(Refused::NoAudience(id.to_string())),
+                _ if parts.is_empty() => return Err(Refused::NoAudience(name.to_owned())),
                 _ => return Ok(Self { id, parts }),
             }
         }
@@ -76,6 +76,11 @@ impl Audience {
 /// What an audience is called in the store: names of one workspace are not those of another.
 pub(crate) fn scoped(scope: &Scope, name: &str) -> Text {
     format!("{}/{}/{name}", scope.tenant, scope.workspace).into()
+}
+
+/// What people call it.
+fn named(id: &str) -> String {
+    id.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// Stores a part. Storing it again does nothing; another cannot take its place.
@@ -105,7 +110,7 @@ pub(crate) async fn put(
     let stored: Option<(AudiencePart, u64)> = store.get(Key(vec![audience.to_value(), number.to_value()])).await?;
     let is_same =
         |(stored, _): &(AudiencePart, u64)| AudiencePart { created_at: part.created_at, ..stored.clone() } == part;
-    if stored.as_ref().is_some_and(is_same) { Ok(()) } else { Err(Refused::PartTaken(audience.to_string(), number)) }
+    if stored.as_ref().is_some_and(is_same) { Ok(()) } else { Err(Refused::PartTaken(named(audience), number)) }
 }
 
 /// An audience that is being stored. Nobody looks for it before a campaign run names it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_dispatcher::{Campaigns, Refused, Scope};
+use onward_dispatcher::{Campaigns, Entropy, Refused, Scope};
 
 use crate::world::{Counting, TERMS, World, accepted, deployment, recipient};
 
@@ -54,7 +54,7 @@ async fn an_audience_that_nobody_deploys_is_removed_after_a_week_and_others_are_
     world.work_until(async |world| world.campaigns.audience("forgotten").await.is_err()).await;
     assert_eq!(world.campaigns.audience("forgotten").await, Err(Refused::NoAudience("forgotten".to_owned())));
     assert_eq!(world.campaigns.audience("fresh").await.unwrap().items(), 1);
-    let kept = world.campaigns.run(&run).await.unwrap().audience_id.to_string();
+    let kept = world.campaigns.run(&run).await.unwrap().audience_id.rsplit('/').next().unwrap().to_owned();
     assert_eq!(world.campaigns.audience(&kept).await, Err(Refused::AudienceOld(kept)), "it is there, and too old");
 }
 
@@ -66,6 +66,27 @@ async fn an_audience_of_somebody_else_or_with_a_part_missing_is_not_deployed() {
     assert_eq!(world.campaigns.audience("gap").await, Err(Refused::PartMissing("gap".to_owned(), 1)));
     let others = Campaigns::new(Arc::clone(&world.store), Scope { tenant: "other".into(), workspace: "shop".into() });
     assert_eq!(others.audience("gap").await, Err(Refused::NoAudience("gap".to_owned())));
-    assert_eq!(others.put_part("gap", 0, &[recipient("a")]).await, Err(Refused::PartTaken("gap".to_owned(), 0)));
+    // Names of one tenant are not those of another.
+    others.put_part("gap", 0, &[recipient("z")]).await.unwrap();
+    assert_eq!(world.campaigns.audience("gap").await, Err(Refused::PartMissing("gap".to_owned(), 1)));
     assert_eq!(world.campaigns.put_part("none", 0, &[]).await, Err(Refused::PartSize(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deploying_again_with_the_audience_of_another_run_takes_nothing_from_it() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let entropy = Entropy::default();
+    for (name, who) in [("aaa", "a"), ("bbb", "b")] {
+        world.campaigns.put_part(name, 0, &[recipient(who)]).await.unwrap();
+    }
+    let deploy = async |key, name| {
+        let audience = world.campaigns.audience(name).await.unwrap();
+        world.campaigns.deploy(&deployment(Some(key)), &audience, &entropy).await.unwrap()
+    };
+    let first = deploy("one", "aaa").await.run;
+    let second = deploy("two", "bbb").await.run;
+    assert_eq!(deploy("two", "aaa").await.run, second);
+    world.work_until_over(&first).await;
+    world.work_until_over(&second).await;
+    assert_eq!(world.provider.calls().len(), 2);
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatcher::Verdict;
+use onward_dispatcher::{Options, Verdict};
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
@@ -170,7 +170,30 @@ async fn a_worker_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt() {
     let doomed = tokio::spawn(world.dispatcher().run(stopped));
     called.notified().await;
     doomed.abort();
+    // Also where nothing is to be begun meanwhile.
+    world.campaigns.pause(&run, "ada").await.unwrap();
     world.work_until(async |world| world.campaigns.tally(&run).await.unwrap().in_doubt == 1).await;
+    assert_eq!(world.campaigns.in_doubt(None, 10).await.unwrap().0.len(), 1);
     assert_eq!(world.provider.calls()["a"], 1, "the provider was reached, and is not called again");
     assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_jobs_of_a_tenant_are_worked_on_than_may_be() {
+    let mut provider = Counting::new(|_, _| accepted());
+    provider.hangs = Some(Box::new(|| true));
+    let world = World::new(provider, TERMS);
+    let people: Vec<String> = (0..40).map(|number| format!("p{number}")).collect();
+    world.deploy(&people.iter().map(String::as_str).collect::<Vec<_>>()).await.unwrap();
+    let options = Options { lanes: 8, tenant_max: Some(2), ..Options::default() };
+    let (stop, stopped) = watch::channel(false);
+    let working = tokio::spawn(world.dispatcher_with(options).run(stopped));
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let locked = world.jobs().await.iter().filter(|job| &*job.status == "locked").count();
+        assert!(locked <= 2, "{locked}");
+        assert_eq!(world.provider.calls().len(), 2, "one call for each job is under way");
+    }
+    stop.send_replace(true);
+    working.await.unwrap().unwrap();
 }

@@ -116,3 +116,15 @@ async fn a_run_is_paused_and_cancelled_while_more_of_its_jobs_are_in_line_than_a
     stop.send_replace(true);
     working.await.unwrap().unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_wait_do_not_hide_others() {
+    let noon = Timestamp::MAX;
+    let world = World::gated(Counting::new(|_, _| accepted()), TERMS, Slow { last: Mutex::default(), noon });
+    for _ in 0..450 {
+        world.deploy(&["night"]).await.unwrap();
+    }
+    let run = world.deploy(&["day"]).await.unwrap().run;
+    world.work_until_over(&run).await;
+    assert_eq!(world.provider.calls().into_keys().collect::<Vec<_>>(), ["day"]);
+}

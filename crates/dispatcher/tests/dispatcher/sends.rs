@@ -1,6 +1,6 @@
 //! Sending: who is called, how often, and what is said of it.
 
-use onward_dispatch::Answer;
+use onward_dispatch::{Answer, Terms};
 use onward_dispatcher::{Deployment, Refused, Verdict};
 
 use crate::world::{Counting, TERMS, World, accepted, deployment, expect};
@@ -159,4 +159,44 @@ async fn a_run_that_is_scheduled_for_later_can_be_cancelled_now() {
     world.campaigns.cancel(&run, "ada").await.unwrap();
     world.work_until_over(&run).await;
     assert!(world.provider.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_of_a_cancelled_run_is_not_redriven() {
+    let world = World::new(Counting::new(|_, _| Answer::Later("busy".into())), TERMS);
+    let run = world.deploy(&["a"]).await.unwrap().run;
+    world.work_until(async |world| &*world.jobs().await[0].status == "dead").await;
+    let job = world.jobs().await[0].id.clone();
+    let second = world.deploy(&["b", "c", "d", "e", "f"]).await.unwrap().run;
+    world.campaigns.cancel(&second, "ada").await.unwrap();
+    world.work_until_over(&second).await;
+    assert_eq!(world.campaigns.resume(&second, "ada").await, Err(Refused::Over(second.to_string())));
+    world.campaigns.redrive(&job, "ada").await.unwrap();
+    world.campaigns.cancel(&run, "ada").await.unwrap();
+    world.work_until_over(&run).await;
+    assert_eq!(world.provider.calls()["a"], 3, "nobody was called after that");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_run_asks_what_became_of_things_and_calls_nobody_again() {
+    for (can_look, repeats) in [(true, false), (true, true), (false, true)] {
+        let mut provider = Counting::new(|_, _| Answer::Unknown("cut off".into()));
+        provider.nature.can_look = can_look;
+        let terms = Terms { repeats, looks_after_ms: can_look.then_some(60_000), calls_max: 50, ..TERMS };
+        let world = World::new(provider, terms);
+        let run = world.deploy(&["a", "b"]).await.unwrap().run;
+        world.work_until(async |world| world.campaigns.tally(&run).await.unwrap().in_doubt == 2).await;
+        world.campaigns.cancel(&run, "ada").await.unwrap();
+        let calls: u32 = world.provider.calls().values().sum();
+        if can_look {
+            world.work_until_over(&run).await;
+            assert_eq!(world.campaigns.tally(&run).await.unwrap().skipped, 2, "the provider knows nothing of them");
+        } else {
+            let since = world.store.now().await.unwrap();
+            world.work_until(async |world| world.store.now().await.unwrap() > since.plus_ms(600_000)).await;
+            assert_eq!(world.campaigns.tally(&run).await.unwrap().in_doubt, 2);
+        }
+        assert!(world.provider.calls().values().sum::<u32>() <= calls + 2, "what was under way, and no more");
+        assert!(world.events(&run).await.len() < 60, "{:?}", world.events(&run).await);
+    }
 }

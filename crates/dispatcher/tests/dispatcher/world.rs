@@ -156,6 +156,10 @@ impl World {
         self.dispatcher_on(Arc::clone(&self.store))
     }
 
+    pub(crate) fn dispatcher_with(&self, options: Options) -> Dispatcher {
+        Dispatcher::new(Arc::clone(&self.store), Arc::new(Arc::clone(&self.outlet)), options)
+    }
+
     pub(crate) fn dispatcher_on(&self, store: Arc<dyn Store>) -> Dispatcher {
         let options = Options { lanes: 2, look: Duration::from_millis(10), ..Options::default() };
         Dispatcher::new(store, Arc::new(Arc::clone(&self.outlet)), options)
