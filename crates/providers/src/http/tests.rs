@@ -377,7 +377,7 @@ async fn a_service_can_be_asked_what_became_of_a_key() {
         ("bounced", Found::Refused("the service said of it: bounced".into())),
         ("empty", Found::Nothing),
         ("null", Found::Nothing),
-        ("none", Found::Nothing),
+        ("none", Found::Unsure),
         ("gone", Found::Nothing),
         ("odd", Found::Unsure),
         ("stateless", Found::Unsure),
