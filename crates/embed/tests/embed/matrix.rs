@@ -178,7 +178,9 @@ fn a_task_that_may_run_once_does_and_is_in_doubt_after_a_crash() {
             (Moment::AfterStep, 2, 1, true),
         ] {
             let outcome = world.run(&AT_MOST_ONCE, &[Point { moment, nth }]);
-            assert_eq!(outcome.crashes, 1, "{moment:?} {nth}");
+            // Once the end is stored, whoever waits for it may be gone before the crash comes.
+            let is_late = (moment, nth) == (Moment::AfterStep, 2);
+            assert!(outcome.crashes == 1 || is_late, "{moment:?} {nth}");
             let times: u32 = outcome.ledger.performed().values().sum();
             let result = outcome.account.result;
             assert_eq!(times, performed, "{moment:?} {nth}: {result}");
