@@ -4,7 +4,7 @@
 //! - [`audience`]: those whom it is to reach, read one by one from a file of any length.
 //! - [`Composer`]: what each of them is sent.
 //! - [`Quiet`]: the hours in which nobody is reached.
-//! - [`check`], [`Checker`]: what has to be right before a campaign is deployed.
+//! - [`check()`], [`Checker`]: what has to be right before a campaign is deployed.
 //!
 //! This crate knows neither the network nor the store, and no clock: whoever asks says what time it is.
 
