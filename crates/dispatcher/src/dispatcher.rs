@@ -326,13 +326,13 @@ impl Dispatcher {
     }
 
     fn begin(&self, lanes: &mut JoinSet<Done>, found: Found, stop: watch::Receiver<bool>) {
+        let is_stale = found.is_stale();
         let Found { run, job } = found;
         let (store, orders, outlets) = (Arc::clone(&self.store), Arc::clone(&self.orders), Arc::clone(&self.outlets));
         let shut = Arc::clone(&self.shut);
         let Options { lease, worker, entropy, .. } = self.options.clone();
         lanes.spawn(async move {
             let (id, of_run) = (job.0.id.clone(), run.0.clone());
-            let is_stale = rows::job_status(&job.0) == JobStatus::Locked;
             let is_cancelled = Control::parse(&run.0.control) == Some(Control::Cancelled);
             let work = async {
                 let (mut least, run_id) = (Order::Go, of_run.id.clone());

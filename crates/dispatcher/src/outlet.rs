@@ -85,6 +85,23 @@ pub enum Admission {
     Nobody(Duration),
 }
 
+impl Admission {
+    /// Those who are let pass one by one, `at_most` so many; or how long the first of the others has to wait.
+    pub fn of(recipients: &[&Recipient], at_most: usize, pass: impl Fn(&Recipient) -> Result<(), Duration>) -> Self {
+        let (mut admitted, mut shortest) = (Vec::new(), Duration::MAX);
+        for (place, recipient) in recipients.iter().enumerate() {
+            if admitted.len() >= at_most {
+                break;
+            }
+            match pass(recipient) {
+                Ok(()) => admitted.push(place),
+                Err(wait) => shortest = shortest.min(wait),
+            }
+        }
+        if admitted.is_empty() && !recipients.is_empty() { Self::Nobody(shortest) } else { Self::Some(admitted) }
+    }
+}
+
 /// Everybody, at any time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Open;

@@ -12,17 +12,16 @@ pub(crate) const FRESH_MS: u64 = 6 * 86_400_000;
 /// And kept for so many: whoever has begun to deploy it by then is done.
 const KEPT_MS: u64 = 7 * 86_400_000;
 
-/// Removes the audiences that are too old to be deployed and that no campaign run names. Returns how many.
-pub(crate) async fn sweep(store: &dyn Store) -> Result<u64, Error> {
+/// Removes the audiences that are too old to be deployed and that no campaign run names.
+pub(crate) async fn sweep(store: &dyn Store) -> Result<(), Error> {
     let now = store.now().await?;
-    let (mut scan, mut removed) = (Scan::all::<AudiencePart>().limit(1), 0);
+    let mut scan = Scan::all::<AudiencePart>().limit(1);
     loop {
         let first: Vec<(AudiencePart, u64)> = store.list(scan.clone()).await?;
-        let Some((first, _)) = first.into_iter().next() else { return Ok(removed) };
+        let Some((first, _)) = first.into_iter().next() else { return Ok(()) };
         let id = first.audience_id;
         if first.created_at.plus_ms(KEPT_MS) < now && !is_deployed(store, &id).await? {
             audience::discard(store, &id).await?;
-            removed += 1;
         }
         scan.after = Some(vec![id.to_value(), u32::MAX.to_value()]);
     }

@@ -1,7 +1,6 @@
 //! When people may be reached: not in quiet hours, and so many in which time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use onward_campaign::Quiet;
 use onward_dispatcher::{Admission, Gate, Recipient};
@@ -16,18 +15,10 @@ pub(crate) struct Hours {
 
 impl Gate for Hours {
     fn admit(&self, recipients: &[&Recipient], at_most: usize, now: Timestamp) -> Admission {
-        let (mut admitted, mut shortest) = (Vec::new(), Duration::MAX);
-        for (place, recipient) in recipients.iter().enumerate() {
-            if admitted.len() == at_most {
-                break;
-            }
+        Admission::of(recipients, at_most, |recipient| {
             // Whoever sleeps takes no place from those who do not.
             let quiet = self.quiet.as_ref().and_then(|quiet| quiet.wait_for(recipient, now));
-            match quiet.map_or_else(|| self.throttle.take(&recipient.address, now), Err) {
-                Ok(()) => admitted.push(place),
-                Err(wait) => shortest = shortest.min(wait),
-            }
-        }
-        if admitted.is_empty() { Admission::Nobody(shortest) } else { Admission::Some(admitted) }
+            quiet.map_or_else(|| self.throttle.take(&recipient.address, now), Err)
+        })
     }
 }

@@ -170,21 +170,7 @@ fn normal(domain: &str) -> String {
 
 impl Gate for Throttle {
     fn admit(&self, recipients: &[&Recipient], at_most: usize, now: Timestamp) -> Admission {
-        let (mut admitted, mut shortest) = (Vec::new(), Duration::MAX);
-        for (place, recipient) in recipients.iter().enumerate() {
-            if admitted.len() >= at_most {
-                break;
-            }
-            match self.take(&recipient.address, now) {
-                Ok(()) => admitted.push(place),
-                Err(wait) => shortest = shortest.min(wait),
-            }
-        }
-        if admitted.is_empty() && !recipients.is_empty() {
-            Admission::Nobody(shortest)
-        } else {
-            Admission::Some(admitted)
-        }
+        Admission::of(recipients, at_most, |recipient| self.take(&recipient.address, now))
     }
 }
 

@@ -25,7 +25,7 @@ use self::access::Gate;
 
 pub use access::Admission;
 pub use routes::openapi;
-pub use service::Service;
+pub use service::{Service, previewed};
 
 /// How often those are forgotten who have not asked for a while.
 const TIDY: Duration = Duration::from_secs(60);

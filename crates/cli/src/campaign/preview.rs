@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use onward_api::campaign::{MessagePart, PreviewedMessage, Recipient};
 use onward_campaign::Composer;
+use onward_server::previewed;
 
 use super::file::Campaigned;
 use crate::paint;
@@ -40,7 +41,8 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             continue;
         }
         left -= 1;
-        let message = previewed(&composer, recipient);
+        let Recipient { id, to, data } = recipient;
+        let message = previewed(&composer, onward_dispatcher::Recipient { id, address: to, data });
         is_whole &= message.error.is_none();
         if args.json {
             writeln!(io::stdout(), "{}", serde_json::to_string(&message)?)?;
@@ -55,17 +57,6 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::from(u8::from(!is_whole)))
-}
-
-fn previewed(composer: &Composer, recipient: Recipient) -> PreviewedMessage {
-    let Recipient { id, to, data } = recipient;
-    let recipient = onward_dispatcher::Recipient { id, address: to, data };
-    let (parts, error) = match composer.preview(&recipient) {
-        Ok(message) => (message.parts, None),
-        Err(error) => (Vec::new(), Some(error)),
-    };
-    let parts = parts.into_iter().map(|(name, text)| MessagePart { name, text }).collect();
-    PreviewedMessage { recipient: recipient.id, to: recipient.address, parts, error }
 }
 
 fn print(message: &PreviewedMessage) -> io::Result<()> {

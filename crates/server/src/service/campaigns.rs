@@ -85,6 +85,16 @@ fn parsed(campaign: &Json) -> Result<Campaign, Problem> {
         .map_err(|error| Problem::new(Code::Unprocessable, format!("the campaign: {error}")))
 }
 
+/// What somebody would be sent, or why there is nothing that can be.
+pub fn previewed(composer: &Composer, recipient: onward_dispatcher::Recipient) -> PreviewedMessage {
+    let (parts, error) = match composer.preview(&recipient) {
+        Ok(message) => (message.parts, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let parts = parts.into_iter().map(|(name, text)| MessagePart { name, text }).collect();
+    PreviewedMessage { recipient: recipient.id, to: recipient.address, parts, error }
+}
+
 fn deployed(deployed: &Deployed) -> DeployedCampaign {
     let Deployed { run, existed, items, jobs } = deployed;
     DeployedCampaign { run: run.to_string(), existed: *existed, items: *items, jobs: *jobs, prerequisites: Vec::new() }
@@ -157,13 +167,7 @@ impl Campaigning for Service {
             Composer::new(&campaign).map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
         let mut messages = Vec::new();
         for wanted in preview.recipients {
-            let wanted = recipient(wanted)?;
-            let (parts, error) = match composer.preview(&wanted) {
-                Ok(message) => (message.parts, None),
-                Err(error) => (Vec::new(), Some(error)),
-            };
-            let parts = parts.into_iter().map(|(name, text)| MessagePart { name, text }).collect();
-            messages.push(PreviewedMessage { recipient: wanted.id, to: wanted.address, parts, error });
+            messages.push(previewed(&composer, recipient(wanted)?));
         }
         Ok(Previewed { messages })
     }

@@ -28,6 +28,7 @@ use onward_store::tables::{Component, Function};
 use onward_store::{Field as _, Key, Records as _, Scan};
 use tokio::sync::watch;
 
+pub use self::campaigns::previewed;
 pub(crate) use self::refused::store;
 use self::refused::{fitting, problem};
 use crate::Stage;
