@@ -6,8 +6,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::Json;
 use crate::outbox::{
-    DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, Suppress, Suppression,
-    SuppressionListing, SuppressionPage,
+    DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany, Settlement,
+    Suppress, Suppression, SuppressionListing, SuppressionPage,
 };
 use crate::problem::Problem;
 
@@ -49,6 +49,9 @@ pub trait Campaigning: Send + Sync {
 
     /// Says what became of an item in doubt.
     async fn settle(&self, item: &str, settle: Settle) -> Result<OutboxItem, Problem>;
+
+    /// Says the same of many items in doubt.
+    async fn settle_many(&self, settle: SettleMany) -> Result<Settlement, Problem>;
 
     /// Jobs of campaign runs.
     async fn jobs(&self, listing: JobListing) -> Result<JobPage, Problem>;

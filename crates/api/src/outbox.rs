@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::campaign::{CampaignTally, ChannelName};
+use crate::problem::Code;
 
 /// Where an item stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -159,6 +160,44 @@ pub struct Settle {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub by: Option<String>,
+}
+
+/// What somebody says of many items in doubt.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SettleMany {
+    /// The items. Those of one job are settled together.
+    #[schema(min_items = 1, max_items = 1000)]
+    pub items: Vec<String>,
+    /// What became of them.
+    pub verdict: ItemVerdict,
+    /// How that is known.
+    #[schema(min_length = 1, max_length = 1024)]
+    pub why: String,
+    /// Who says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub by: Option<String>,
+}
+
+/// What came of verdicts.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Settlement {
+    /// Those that are settled.
+    pub settled: Vec<OutboxItem>,
+    /// Those that are not, and why.
+    pub refused: Vec<Unsettled>,
+}
+
+/// An item that could not be settled.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Unsettled {
+    /// The item.
+    pub item: String,
+    /// What kind of problem it is; stable, for programs.
+    pub code: Code,
+    /// What is the matter.
+    pub detail: String,
 }
 
 /// Which jobs to list.

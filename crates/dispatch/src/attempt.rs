@@ -425,6 +425,8 @@ impl Attempt {
             Some(Conclusion::Retry(_)) if !self.has_progressed && self.is_told_when() => {
                 self.attempts.saturating_sub(1)
             }
+            // How often it was tried in the end is worth knowing of a job that is given up.
+            Some(Conclusion::Dead) => self.attempts,
             Some(_) if self.has_progressed => 0,
             None if self.has_progressed => 1,
             _ => self.attempts,

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::audience::{self, Audience, Gathering, Recipient};
 use crate::deploy::{self, Deployed, Deployment};
 use crate::entropy::Entropy;
-use crate::verdict::{self, Verdict};
+use crate::verdict::{self, Said, Settled, Verdict};
 use crate::{audit, finish, lists, retry, rows};
 
 /// Jobs of a campaign: they are made together.
@@ -149,7 +149,19 @@ impl Campaigns {
 
     /// Says what became of an item in doubt: who, and why.
     pub async fn settle(&self, item: &str, verdict: &Verdict, by: &str, why: &str) -> Result<OutboxItem, Refused> {
-        verdict::settle(&*self.store, &self.scope, item, verdict, (by, why)).await
+        let settled = self.settle_all(&[item.to_owned()], verdict, by, why).await?;
+        settled.into_iter().next().map_or_else(|| Err(Refused::NoItem(item.to_owned())), |(_, outcome)| outcome)
+    }
+
+    /// Says the same of many items in doubt. Those of one job are settled together, or not at all.
+    pub async fn settle_all(
+        &self,
+        items: &[String],
+        verdict: &Verdict,
+        by: &str,
+        why: &str,
+    ) -> Result<Vec<Settled>, Refused> {
+        verdict::settle(&*self.store, &self.scope, items, Said { verdict, by, why }).await
     }
 
     /// Begins nothing more until it is resumed. What is under way is settled.

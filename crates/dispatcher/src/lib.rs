@@ -36,4 +36,4 @@ pub use lists::{JobFilter, JobPlace, Place};
 pub use outlet::{Admission, Compose, Gate, Message, Nature, Open, Outlet, Outlets, Provider};
 pub use reserve::Reservation;
 pub use rows::standing;
-pub use verdict::Verdict;
+pub use verdict::{Settled, Verdict};

@@ -74,6 +74,9 @@ pub trait Compose: Send + Sync + 'static {
 pub trait Gate: Send + Sync + 'static {
     /// Lets some of these pass, in their order and `at_most` so many, and counts them.
     fn admit(&self, recipients: &[&Recipient], at_most: usize, now: Timestamp) -> Admission;
+
+    /// The provider has said that it takes nothing before so much time has gone by: whoever else uses it waits as well.
+    fn hold(&self, _wait: Duration, _now: Timestamp) {}
 }
 
 /// Who may be reached now.

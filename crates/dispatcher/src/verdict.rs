@@ -1,4 +1,6 @@
-//! What somebody says of an item in doubt.
+//! What somebody says of items in doubt.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use onward_dispatch::{Act, Attempt, Change, JobStatus, Reason, Slot, Standing, Tally};
 use onward_journal::{Text, Timestamp};
@@ -24,47 +26,67 @@ pub enum Verdict {
     Again,
 }
 
-/// Settles an item in doubt: it, its job and perhaps its run, with who said so and why.
+/// An item, and what it became, or why it could not be settled.
+pub type Settled = (String, Result<OutboxItem, Refused>);
+
+/// Who says what, and why.
+#[derive(Clone, Copy)]
+pub(crate) struct Said<'a> {
+    pub(crate) verdict: &'a Verdict,
+    pub(crate) by: &'a str,
+    pub(crate) why: &'a str,
+}
+
+/// Settles items in doubt: they, their jobs and perhaps their runs, with who said so and why. Those of one job are settled
+/// together: a verdict may make it due, and whoever has it then is in the way of the next.
 pub(crate) async fn settle(
     store: &dyn Store,
     scope: &Scope,
-    item: &str,
-    verdict: &Verdict,
-    said: (&str, &str),
-) -> Result<OutboxItem, Refused> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match settle_once(store, scope, item, verdict, said).await {
-            // Another verdict on the same job was quicker.
-            Err(Refused::Store(error)) if error.kind() == Kind::Conflict && tries < TRIES => {}
-            outcome => return outcome,
+    items: &[String],
+    said: Said<'_>,
+) -> Result<Vec<Settled>, Refused> {
+    let (mut jobs, mut settled): (BTreeMap<Text, BTreeSet<Text>>, Vec<Settled>) = Default::default();
+    for item in items {
+        let id = Text::from(item.as_str());
+        let found: Option<(OutboxItem, u64)> = store.get(Key(vec![id.to_value()])).await?;
+        match found.filter(|(row, _)| scope.has(&row.tenant_id, &row.workspace_id)) {
+            Some((row, _)) => drop(jobs.entry(row.job_id).or_default().insert(id)),
+            None => settled.push((item.clone(), Err(Refused::NoItem(item.clone())))),
         }
     }
+    for (job, items) in jobs {
+        let mut tries = 0;
+        let outcomes = loop {
+            tries += 1;
+            match settle_of(store, &job, &items, said).await {
+                // Another verdict on the same job was quicker.
+                Err(Refused::Store(error)) if error.kind() == Kind::Conflict && tries < TRIES => {}
+                Ok(outcomes) => break outcomes,
+                // Those of other jobs may be settled by now, which is to be told.
+                Err(refused) => break items.iter().map(|item| (item.to_string(), Err(refused.clone()))).collect(),
+            }
+        };
+        settled.extend(outcomes);
+    }
+    Ok(settled)
 }
 
-async fn settle_once(
+/// Settles items of one job in one commit.
+async fn settle_of(
     store: &dyn Store,
-    scope: &Scope,
-    item: &str,
-    verdict: &Verdict,
-    (by, why): (&str, &str),
-) -> Result<OutboxItem, Refused> {
-    let id = Text::from(item);
-    let found: Option<(OutboxItem, u64)> = store.get(Key(vec![id.to_value()])).await?;
-    let is_ours = |(row, _): &(OutboxItem, u64)| scope.has(&row.tenant_id, &row.workspace_id);
-    let Some((row, version)) = found.filter(is_ours) else { return Err(Refused::NoItem(item.to_owned())) };
-    if rows::standing(&row) != Standing::InDoubt {
-        return Err(Refused::NotInDoubt(item.to_owned()));
-    }
-    let job: Option<(Job, u64)> = store.get(Key(vec![row.job_id.to_value()])).await?;
-    let run: Option<(CampaignRun, u64)> = store.get(Key(vec![row.run_id.to_value()])).await?;
-    let (Some((mut job, job_version)), Some((run, _))) = (job, run) else {
-        return Err(Refused::NoItem(item.to_owned()));
-    };
+    id: &Text,
+    items: &BTreeSet<Text>,
+    said: Said<'_>,
+) -> Result<Vec<Settled>, Refused> {
+    let Said { verdict, by, why } = said;
+    let refused = |item: &Text, refused: Refused| (item.to_string(), Err(refused));
+    let job: Option<(Job, u64)> = store.get(Key(vec![id.to_value()])).await?;
+    let Some((mut job, job_version)) = job else { return Err(Refused::NoJob(id.to_string())) };
+    let run: Option<(CampaignRun, u64)> = store.get(Key(vec![job.run_id.to_value()])).await?;
+    let Some((run, _)) = run else { return Err(Refused::NoRun(job.run_id.to_string())) };
     // Whoever has it may be asking the provider just now.
     if rows::job_status(&job) == JobStatus::Locked {
-        return Err(Refused::AtWork(job.id.to_string()));
+        return Ok(items.iter().map(|item| refused(item, Refused::AtWork(id.to_string()))).collect());
     }
     let now = store.now().await?;
     let (act, reason, message_id) = match verdict {
@@ -72,17 +94,30 @@ async fn settle_once(
         Verdict::Failed => (Act::Refuse, Some(Reason::Verdict), None),
         Verdict::Again => (Act::Miss, None, None),
     };
-    let to = Standing::InDoubt.after(act).unwrap_or(Standing::InDoubt);
-    let change = Change { to, calls: row.calls, reason, error: Some(why.into()), message_id };
-    let settled = rows::changed(row, &change, rows::channel(&run), now);
-    let (position, mut slots) = (rows::position(&settled.id), slots(store, &job, now).await?);
-    if let Some(slot) = position.and_then(|position| slots.get_mut(position)) {
-        (slot.standing, slot.reason) = (to, reason);
+    let stored = rows::items(store, id).await?;
+    let mut slots = slots(&job, &stored, now);
+    let (mut commit, mut settled) = (Commit::new(), Vec::new());
+    for (row, version) in stored.into_iter().filter(|(row, _)| items.contains(&row.id)) {
+        let Some(to) = Some(rows::standing(&row)).filter(|it| *it == Standing::InDoubt).and_then(|it| it.after(act))
+        else {
+            settled.push(refused(&row.id, Refused::NotInDoubt(row.id.to_string())));
+            continue;
+        };
+        let (error, message_id) = (Some(why.into()), message_id.clone());
+        let change = Change { to, calls: row.calls, reason, error, message_id };
+        let row = rows::changed(row, &change, rows::channel(&run), now);
+        if let Some(slot) = rows::position(&row.id).and_then(|position| slots.get_mut(position)) {
+            (slot.standing, slot.reason) = (to, reason);
+        }
+        let detail = json!({ "item": &*row.id, "verdict": word(verdict), "by": by, "why": why });
+        commit = audit::entry(commit.update(&row, version), &run, "item.settled", &detail, now);
+        settled.push((row.id.to_string(), Ok(row)));
+    }
+    if settled.iter().all(|(_, outcome)| outcome.is_err()) {
+        return Ok(settled);
     }
     conclude(&mut job, &slots, now);
-    let detail = json!({ "item": item, "verdict": word(verdict), "by": by, "why": why });
-    let commit = Commit::new().update(&settled, version).update(&job, job_version);
-    let mut commit = audit::entry(commit, &run, "item.settled", &detail, now);
+    commit = commit.update(&job, job_version);
     if let Some((event, detail)) = end(&job, by) {
         commit = audit::entry(commit, &run, event, &detail, now);
     }
@@ -117,11 +152,11 @@ fn word(verdict: &Verdict) -> &'static str {
 }
 
 /// The items of a job; those without a row are skipped, for another stands for them, if nothing is open.
-async fn slots(store: &dyn Store, job: &Job, now: Timestamp) -> Result<Vec<Slot>, Refused> {
+fn slots(job: &Job, stored: &[(OutboxItem, u64)], now: Timestamp) -> Vec<Slot> {
     let mut slots = vec![Slot::NEW; job.items as usize];
-    for (row, _) in rows::items(store, &job.id).await? {
+    for (row, _) in stored {
         if let Some(slot) = rows::position(&row.id).and_then(|position| slots.get_mut(position)) {
-            *slot = rows::slot(&row, now);
+            *slot = rows::slot(row, now);
         }
     }
     let mut missing = rows::tally(job).skipped.saturating_sub(Tally::of(slots.iter().map(|it| it.standing)).skipped);
@@ -131,7 +166,7 @@ async fn slots(store: &dyn Store, job: &Job, now: Timestamp) -> Result<Vec<Slot>
         }
         (slot.standing, missing) = (Standing::Skipped, missing - 1);
     }
-    Ok(slots)
+    slots
 }
 
 /// Counts the items of a job that nobody has, now that one of them is settled, and says where it stands.

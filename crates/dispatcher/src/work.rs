@@ -428,8 +428,10 @@ impl<'a> Work<'a> {
                 Err(words) => answers.push((position, Answer::Unfit(words.into()))),
             }
         }
-        // A worker that stood still does not call for what others have in doubt by now.
-        if Instant::now() + self.desk.lease / MARGIN >= self.until {
+        // A worker that stood still does not call for what others have in doubt by now. If nobody has taken the job meanwhile,
+        // it is still its own.
+        let is_late = |work: &Self| Instant::now() + work.desk.lease / MARGIN >= work.until;
+        if is_late(self) && (!self.renew().await? || is_late(self)) {
             return Ok(None);
         }
         let batch = self.outlet.provider.nature().batch_max.max(1);
@@ -465,6 +467,10 @@ impl<'a> Work<'a> {
         };
         let place = |(item, answer): (Text, Answer)| Some((rows::position(&item)?, answer));
         answers.extend(answered.into_iter().flatten().filter_map(place));
+        let busy = answers.iter().filter_map(|(_, answer)| if let Answer::Busy(_, ms) = answer { *ms } else { None });
+        if let Some(ms) = busy.max() {
+            self.outlet.gate.hold(Duration::from_millis(ms), self.desk.clock.now());
+        }
         Ok(Some(answers))
     }
 

@@ -1,6 +1,7 @@
 //! When people may be reached: not in quiet hours, and so many in which time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use onward_campaign::Quiet;
 use onward_dispatcher::{Admission, Gate, Recipient};
@@ -20,5 +21,9 @@ impl Gate for Hours {
             let quiet = self.quiet.as_ref().and_then(|quiet| quiet.wait_for(recipient, now));
             quiet.map_or_else(|| self.throttle.take(&recipient.address, now), Err)
         })
+    }
+
+    fn hold(&self, wait: Duration, now: Timestamp) {
+        self.throttle.hold(wait, now);
     }
 }

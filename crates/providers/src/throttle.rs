@@ -34,6 +34,8 @@ struct State {
     /// How many share the limits.
     nodes: u32,
     latest: i64,
+    /// Until when nobody passes, because the provider has said so.
+    held_until: i64,
     all: Due,
     domains: BTreeMap<String, Due>,
     /// Until when no further domain can be remembered.
@@ -100,6 +102,14 @@ impl Throttle {
         if wait == 0 { Ok(()) } else { Err(Duration::from_micros(wait.unsigned_abs())) }
     }
 
+    /// Lets nobody pass before so much time has gone by.
+    pub fn hold(&self, wait: Duration, now: Timestamp) {
+        let mut state = self.state();
+        let now = state.observe(now.as_micros());
+        let wait = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX);
+        state.held_until = state.held_until.max(now.saturating_add(wait));
+    }
+
     /// What holds for an address beside the limits of the provider, and for which domain.
     fn domain_of(&self, address: &str) -> Option<(String, Rates)> {
         let limits = self.limits.per_domain.as_ref()?;
@@ -119,7 +129,7 @@ impl State {
     fn take(&mut self, throttle: &Throttle, address: &str, now: i64) -> i64 {
         let now = self.observe(now);
         let (rates, nodes) = (throttle.limits.rates(), self.nodes);
-        let mut wait = self.all.wait(&rates, nodes, now);
+        let mut wait = self.all.wait(&rates, nodes, now).max(self.held_until - now);
         let domain = throttle.domain_of(address);
         if let Some((name, rates)) = &domain {
             let of_domain = match self.domains.get(name) {
@@ -171,6 +181,10 @@ fn normal(domain: &str) -> String {
 impl Gate for Throttle {
     fn admit(&self, recipients: &[&Recipient], at_most: usize, now: Timestamp) -> Admission {
         Admission::of(recipients, at_most, |recipient| self.take(&recipient.address, now))
+    }
+
+    fn hold(&self, wait: Duration, now: Timestamp) {
+        Self::hold(self, wait, now);
     }
 }
 

@@ -51,6 +51,15 @@ fn after_a_quiet_time_a_burst_passes_at_once() {
 }
 
 #[test]
+fn nobody_passes_while_the_provider_wants_to_be_left_alone() {
+    let throttle = Throttle::new(&per_second(10));
+    throttle.hold(Duration::from_secs(7), at(1_000_000));
+    throttle.hold(Duration::from_secs(2), at(2_000_000));
+    assert_eq!(passes(&throttle, &["a@x.org", "b@y.org"], 3_000_000), [8_000_000, 8_100_000]);
+    assert_eq!(passes(&throttle, &["a@x.org"], 20_000_000), [20_000_000], "it is over when it is over");
+}
+
+#[test]
 fn the_slowest_of_several_limits_holds() {
     let throttle = Throttle::new(&Limits { per_minute: Some(6), per_hour: Some(60), ..per_second(100) });
     assert_eq!(passes(&throttle, &["a@x.org"; 2], 0), [0, 60_000_000]);

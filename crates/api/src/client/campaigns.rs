@@ -10,8 +10,8 @@ use crate::campaign::{
     Check, Checked, Control, DeployCampaign, DeployedCampaign, Preview, Previewed,
 };
 use crate::outbox::{
-    DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, Suppress, Suppression,
-    SuppressionListing, SuppressionPage,
+    DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany, Settlement,
+    Suppress, Suppression, SuppressionListing, SuppressionPage,
 };
 use crate::problem::Problem;
 
@@ -74,6 +74,10 @@ impl Campaigning for Client {
 
     async fn settle(&self, item: &str, settle: Settle) -> Result<OutboxItem, Problem> {
         self.ask(self.request(Method::POST, &["outbox", item, "settle"])?.json(&settle)).await
+    }
+
+    async fn settle_many(&self, settle: SettleMany) -> Result<Settlement, Problem> {
+        self.ask(self.request(Method::POST, &["outbox", "settle"])?.json(&settle)).await
     }
 
     async fn jobs(&self, listing: JobListing) -> Result<JobPage, Problem> {

@@ -1,38 +1,53 @@
-//! `onward outbox settle`: what became of an item in doubt.
+//! `onward outbox settle`: what became of items in doubt.
 
-use std::io::{self, Write as _};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use onward_api::outbox::{ItemVerdict, Settle};
+use anyhow::Context as _;
+use onward_api::Onward;
+use onward_api::outbox::{ItemStanding, ItemVerdict, OutboxListing, Settle, SettleMany, Settlement};
 
 use crate::access::{Want, WorkArgs};
 use crate::campaign::ByArg;
-use crate::paint;
 
-/// Say what became of an item in doubt
+/// Items that are settled by one call, at most.
+const TOGETHER: usize = 1_000;
+
+/// Say what became of items in doubt
 ///
-/// sent: the provider has taken it. failed: it was not delivered, and will not be. again: it was not delivered, and is to be. Who said so, and why, stays in the audit trail.
+/// sent: the provider has taken them. failed: they were not delivered, and will not be. again: they were not delivered, and are to be. Who said so, and why, stays in the audit trail.
 ///
-/// Exit codes: 0 it is settled, 2 it could not be.
+/// Name the items, or a file of them, or a campaign run for all that are in doubt in it. Those of one job are settled together.
+///
+/// Exit codes: 0 all are settled, 2 some could not be.
 #[derive(clap::Args)]
+#[command(allow_missing_positional = true)]
 pub(crate) struct Args {
     #[command(flatten)]
     work: WorkArgs,
-    /// The item
-    #[arg(value_name = "ITEM")]
-    item: String,
-    /// What became of it
-    #[arg(value_parser = ["sent", "failed", "again"])]
+    /// The items
+    #[arg(value_name = "ITEM", required_unless_present_any = ["run", "items_from"])]
+    items: Vec<String>,
+    /// What became of them
+    #[arg(value_parser = ["sent", "failed", "again"], required = true)]
     verdict: String,
+    /// All items in doubt of this campaign run
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["items", "items_from"])]
+    run: Option<String>,
+    /// Items from a file, one a line; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "items")]
+    items_from: Option<PathBuf>,
     /// How that is known: from the provider's log, say
     #[arg(long)]
     why: String,
-    /// What the provider calls it
+    /// What the provider calls it, if it is one item
     #[arg(long, value_name = "ID")]
     message_id: Option<String>,
     #[command(flatten)]
     by: ByArg,
-    /// Print one JSON object
+    /// Print one JSON object a line
     #[arg(long)]
     json: bool,
 }
@@ -40,12 +55,87 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let onward = args.work.open(Want::Write).await?;
     let verdict: ItemVerdict = serde_json::from_value(args.verdict.as_str().into())?;
-    let (why, message_id, by) = (args.why.clone(), args.message_id.clone(), args.by.by().by);
-    let item = onward.settle(&args.item, Settle { verdict, why, message_id, by }).await?;
-    if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&item)?)?;
-    } else {
-        paint::say(format_args!("{} is {}", item.item, item.standing.as_str()));
+    let (why, by) = (args.why.clone(), args.by.by().by);
+    let chunks = match (&args.run, &args.items_from) {
+        (Some(run), _) => in_doubt(&*onward, run).await?,
+        (None, Some(file)) => chunks(&read(file)?),
+        (None, None) => chunks(&args.items),
+    };
+    if let (Some(message_id), [items]) = (&args.message_id, chunks.as_slice())
+        && let [item] = items.as_slice()
+    {
+        let settle = Settle { verdict, why, message_id: Some(message_id.clone()), by };
+        let settled = vec![onward.settle(item, settle).await?];
+        tell(args, &Settlement { settled, refused: Vec::new() })?;
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(ExitCode::SUCCESS)
+    anyhow::ensure!(args.message_id.is_none(), "--message-id is of one item");
+    let mut is_whole = true;
+    for items in chunks {
+        let settle = SettleMany { items, verdict, why: why.clone(), by: by.clone() };
+        let settlement = onward.settle_many(settle).await?;
+        is_whole &= settlement.refused.is_empty();
+        tell(args, &settlement)?;
+    }
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+fn tell(args: &Args, settlement: &Settlement) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    for item in &settlement.settled {
+        match args.json {
+            true => writeln!(out, "{}", serde_json::to_string(item)?)?,
+            false => writeln!(out, "{} is {}", item.item, item.standing.as_str())?,
+        }
+    }
+    for refused in &settlement.refused {
+        match args.json {
+            true => writeln!(out, "{}", serde_json::to_string(refused)?)?,
+            false => writeln!(io::stderr(), "{}: {}", refused.item, refused.detail)?,
+        }
+    }
+    Ok(())
+}
+
+/// All items in doubt of a campaign run, those of one job together.
+async fn in_doubt(onward: &dyn Onward, run: &str) -> anyhow::Result<Vec<Vec<String>>> {
+    let (mut jobs, mut after): (BTreeMap<String, Vec<String>>, _) = (BTreeMap::new(), None);
+    loop {
+        let asked = OutboxListing { run: run.to_owned(), standing: Some(ItemStanding::InDoubt), ..Default::default() };
+        let page = onward.outbox(OutboxListing { limit: Some(1_000), after, ..asked }).await?;
+        for item in page.items {
+            jobs.entry(item.job).or_default().push(item.item);
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let mut chunks: Vec<Vec<String>> = Vec::new();
+    for items in jobs.into_values() {
+        match chunks.last_mut() {
+            Some(chunk) if chunk.len() + items.len() <= TOGETHER => chunk.extend(items),
+            _ => chunks.push(items),
+        }
+    }
+    Ok(chunks)
+}
+
+fn chunks(items: &[String]) -> Vec<Vec<String>> {
+    items.chunks(TOGETHER).map(<[String]>::to_vec).collect()
+}
+
+/// The lines of a file that have something.
+fn read(file: &Path) -> anyhow::Result<Vec<String>> {
+    let lines: Vec<String> = match file == Path::new("-") {
+        true => io::stdin().lock().lines().collect::<Result<_, _>>()?,
+        false => std::fs::read_to_string(file)
+            .with_context(|| format!("{} cannot be read", file.display()))?
+            .lines()
+            .map(str::to_owned)
+            .collect(),
+    };
+    let items: Vec<String> = lines.iter().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect();
+    anyhow::ensure!(!items.is_empty(), "{} names no items", file.display());
+    Ok(items)
 }

@@ -1,6 +1,7 @@
 //! Whatever a provider answers, or does not: who throttles is waited for, and nobody guesses.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onward_api::campaign::{CampaignTally, RunStatus};
@@ -28,7 +29,7 @@ fn is_about(request: &Request, who: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_is_put_off_by_a_busy_provider_is_not_called_before_it_said() {
     const AFTER_S: u64 = 2;
-    let world = World::sqlite("").await;
+    let world = World::sqlite("terms = { window = 10 }").await;
     world.provider.reply(|request| match request.nth {
         1..=3 => Reply::Busy { after_s: AFTER_S },
         _ => Reply::Taken,
@@ -47,6 +48,26 @@ async fn whoever_is_put_off_by_a_busy_provider_is_not_called_before_it_said() {
     }
     let items = outbox(&node.client(), &run).await;
     assert!(items.iter().all(|item| item.standing == ItemStanding::Served && item.calls == 1), "{items:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_is_busy_for_one_campaign_is_left_alone_by_all() {
+    const AFTER: Duration = Duration::from_secs(2);
+    let world = World::sqlite("terms = { window = 1 }").await;
+    let is_first = AtomicBool::new(true);
+    world.provider.reply(move |_| match is_first.swap(false, Ordering::Relaxed) {
+        true => Reply::Busy { after_s: AFTER.as_secs() },
+        false => Reply::Taken,
+    });
+    let node = world.node(&["--campaign-lanes", "1"]);
+    let runs = ["spring", "summer"].map(|name| node.deploy(&world.campaign(name, &people(3), "job_items: 1"), &[]));
+    for run in &runs {
+        assert_eq!(until_over(&node.client(), run).await, RunStatus::Completed);
+    }
+    let calls = world.provider.calls();
+    assert_eq!(calls.len(), 7, "one of six was called twice");
+    let busy_until = calls[0].answered.unwrap() + AFTER;
+    assert!(calls[1..].iter().all(|call| call.at >= busy_until), "{calls:?}");
 }
 
 /// The limit is one for all nodes. They count each other every few seconds, so the campaign begins after that.

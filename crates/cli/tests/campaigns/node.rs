@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 
 use onward_api::client::{Access, Client};
 use serde_json::Value;
@@ -28,6 +28,8 @@ pub(crate) struct Node {
     /// Says where it listens, once.
     told: Mutex<mpsc::Receiver<String>>,
     token: String,
+    /// What it has said, for whoever wants to know why a test fails.
+    log: Arc<Mutex<Vec<String>>>,
 }
 
 impl Node {
@@ -36,15 +38,18 @@ impl Node {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (tell, told) = mpsc::channel();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&log);
         // To its end: a pipe that nobody reads stops whoever writes into it.
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
                 if let Some((_, rest)) = line.split_once("http://") {
                     drop(tell.send(rest.split([',', ' ']).next().unwrap().to_owned()));
                 }
+                kept.lock().unwrap().push(line);
             }
         });
-        Self { child, address: OnceLock::new(), told: Mutex::new(told), token: token.to_owned() }
+        Self { child, address: OnceLock::new(), told: Mutex::new(told), token: token.to_owned(), log }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -63,11 +68,16 @@ impl Node {
         command.output().unwrap()
     }
 
-    /// The same, where it has to succeed and to say one thing.
-    pub(crate) fn told(&self, args: &[&str]) -> Value {
-        let output = self.run(&[args, &["--json"]].concat());
+    /// The same, where it has to succeed. Returns what it says.
+    pub(crate) fn say(&self, args: &[&str]) -> String {
+        let output = self.run(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
+        text(&output.stdout).to_owned()
+    }
+
+    /// The same, where that is one thing.
+    pub(crate) fn told(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.say(&[args, &["--json"]].concat())).unwrap()
     }
 
     /// Deploys a campaign; returns its run.
@@ -98,5 +108,8 @@ impl Drop for Node {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+        if std::thread::panicking() {
+            eprintln!("a node said:\n{}", self.log.lock().unwrap().join("\n"));
+        }
     }
 }

@@ -12,7 +12,7 @@ use onward_api::outbox::{Job, JobListing, OutboxItem, OutboxListing};
 use onward_testing::Cluster;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::node::{Node, onward};
 use crate::provider::Provider;
@@ -154,8 +154,15 @@ pub(crate) async fn tally(client: &Client, id: &str) -> CampaignTally {
 
 /// Waits until a campaign run is over, and returns what it came to.
 pub(crate) async fn until_over(client: &Client, id: &str) -> RunStatus {
-    until("the run does not end", async || run(client, id).await.summary.status.is_over()).await;
-    run(client, id).await.summary.status
+    let since = Instant::now();
+    loop {
+        let run = run(client, id).await;
+        if run.summary.status.is_over() {
+            return run.summary.status;
+        }
+        assert!(since.elapsed() < HANGS, "the run does not end: {run:?} {:?}", jobs(client, id).await);
+        sleep(LOOK).await;
+    }
 }
 
 /// Waits until there is nothing left to do that a process could do.

@@ -20,7 +20,12 @@ use crate::world::{Counting, TERMS, World, accepted};
 enum Point {
     Before(u32),
     After(u32),
+    /// It goes on, and has stood still for longer than a lease.
+    Late(u32),
 }
+
+/// More than a lease.
+const LATE: Duration = Duration::from_secs(400);
 
 /// A store at which a worker stops, and that says when.
 struct Deadly {
@@ -50,6 +55,10 @@ impl Store for Deadly {
         self.stop_at(Point::Before(number)).await;
         let applied = self.store.apply(commit).await;
         self.stop_at(Point::After(number)).await;
+        if self.point == Point::Late(number) {
+            self.reached.notify_one();
+            tokio::time::sleep(LATE).await;
+        }
         applied
     }
 
@@ -134,6 +143,34 @@ async fn die_at(point: Point) -> Option<usize> {
     assert!(world.statuses().await.values().all(|status| status == "sent"), "{point:?}");
     assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "completed", "{point:?}");
     Some(doubts.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stood_still_calls_for_what_is_still_its_own() {
+    for number in 1.. {
+        let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+        let run = world.deploy(&["a", "b", "c", "d", "e", "f"]).await.unwrap().run;
+        let (commits, reached) = (AtomicU32::new(0), Arc::new(Notify::new()));
+        let store = Arc::new(Deadly {
+            store: Arc::clone(&world.store),
+            point: Point::Late(number),
+            commits,
+            reached: Arc::clone(&reached),
+        });
+        let (stop, stopped) = watch::channel(false);
+        let working = tokio::spawn(world.dispatcher_on(Arc::clone(&store) as Arc<dyn Store>).run(stopped));
+        while world.campaigns.run(&run).await.unwrap().ended_at.is_none() {
+            assert_eq!(world.campaigns.tally(&run).await.unwrap().in_doubt, 0, "{number}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        stop.send_replace(true);
+        working.await.unwrap().unwrap();
+        assert!(world.provider.calls().values().all(|count| *count == 1), "{number}: {:?}", world.provider.calls());
+        if store.commits.load(Ordering::SeqCst) < number {
+            assert!(number > 4, "it stood still where it reserves");
+            return;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! Sending: who is called, how often, and what is said of it.
 
+use std::collections::BTreeMap;
+
 use onward_dispatch::{Answer, Terms};
 use onward_dispatcher::{Deployment, Refused, Verdict};
 
@@ -108,6 +110,46 @@ async fn what_nobody_knows_is_in_doubt_until_somebody_says() {
     assert_eq!(again, Err(Refused::NotInDoubt(item.to_string())));
     let events = world.events(&run).await;
     assert_eq!(events[events.len() - 3..], ["item.settled", "job.completed", "run.ended"], "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_are_settled_together_and_whatever_cannot_be_is_told() {
+    let script = |who: &str, count| match (who, count) {
+        ("fine", _) => accepted(),
+        (_, 1) => Answer::Unknown("cut off".into()),
+        _ => accepted(),
+    };
+    let world = World::new(Counting::new(script), TERMS);
+    let people = ["a", "b", "c", "d", "e", "fine"];
+    let run = world.deploy(&people).await.unwrap().run;
+    world.work_until(async |world| world.campaigns.tally(&run).await.unwrap().in_doubt == 5).await;
+    let items = world.items().await.into_iter();
+    let ids: BTreeMap<String, String> =
+        items.map(|item| (item.recipient_id.to_string(), item.id.to_string())).collect();
+    let of = |names: &[&str]| names.iter().map(|name| ids[*name].clone()).collect::<Vec<String>>();
+    let said = [of(&["a", "b", "b", "fine"]), vec!["nothing.0001".to_owned()]].concat();
+    let outcomes = world.campaigns.settle_all(&said, &Verdict::Again, "ada", "their log").await.unwrap();
+    let told: BTreeMap<String, Result<&str, Refused>> = outcomes
+        .iter()
+        .map(|(item, outcome)| (item.clone(), outcome.as_ref().map(|row| &*row.status).map_err(Clone::clone)))
+        .collect();
+    let expected = BTreeMap::from([
+        (ids["a"].clone(), Ok("queued")),
+        (ids["b"].clone(), Ok("queued")),
+        (ids["fine"].clone(), Err(Refused::NotInDoubt(ids["fine"].clone()))),
+        ("nothing.0001".to_owned(), Err(Refused::NoItem("nothing.0001".to_owned()))),
+    ]);
+    assert_eq!((told, outcomes.len()), (expected, 4), "whatever is named twice is settled once");
+    world.work_until(async |world| world.provider.calls()["b"] == 2).await;
+    world.work_until(async |world| world.jobs().await.iter().all(|job| &*job.status != "locked")).await;
+    let rest = world.campaigns.settle_all(&of(&["c", "d", "e"]), &Verdict::Failed, "ada", "their log").await.unwrap();
+    assert!(rest.iter().all(|(_, outcome)| outcome.is_ok()), "{rest:?}");
+    let (failed, sent) = ("failed verdict", "sent");
+    let expected = [("a", sent), ("b", sent), ("c", failed), ("d", failed), ("e", failed), ("fine", sent)];
+    assert_eq!(world.statuses().await, expect(&expected));
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "partial");
+    let events = world.events(&run).await;
+    assert_eq!(events.iter().filter(|event| *event == "item.settled").count(), 5, "each is on record: {events:?}");
 }
 
 #[tokio::test(start_paused = true)]

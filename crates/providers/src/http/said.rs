@@ -18,7 +18,11 @@ const RETRY_AFTER_MS_MAX: u64 = 24 * 3_600_000;
 /// What became of the one item of a request.
 pub(crate) fn answer(answers: &AnswersSpec, reply: &Reply) -> Answer {
     let message_id = at(reply.body.as_ref(), answers.message_id.as_deref());
-    answers.meaning(reply.status).answer(message_id, told(answers, reply), reply.retry_after_ms)
+    meaning(answers, reply).answer(message_id, told(answers, reply), reply.retry_after_ms)
+}
+
+fn meaning(answers: &AnswersSpec, reply: &Reply) -> Meaning {
+    answers.meaning(reply.status, reply.retry_after_ms.is_some())
 }
 
 fn told(answers: &AnswersSpec, reply: &Reply) -> Text {
@@ -30,7 +34,7 @@ fn told(answers: &AnswersSpec, reply: &Reply) -> Text {
 
 /// What became of each item of a batch, in their order. What it does not speak of, or cannot be understood, it may have taken.
 pub(crate) fn answers(answers: &AnswersSpec, batch: &BatchSpec, reply: &Reply, parcels: &[Parcel<'_>]) -> Vec<Answer> {
-    if answers.meaning(reply.status) != Meaning::Accepted {
+    if meaning(answers, reply) != Meaning::Accepted {
         return vec![answer(answers, reply); parcels.len()];
     }
     let list = reply.body.as_ref().and_then(|body| body.pointer(&batch.items)).and_then(Value::as_array);
@@ -61,7 +65,7 @@ fn of_entry(answers: &AnswersSpec, batch: &BatchSpec, entry: &Value) -> Answer {
     let meaning = said.into_iter().find(|(values, _)| values.iter().any(|value| **value == *status));
     let meaning = match meaning {
         Some((_, meaning)) => meaning,
-        None => status.parse().map_or(Meaning::Unknown, |status| answers.meaning(status)),
+        None => status.parse().map_or(Meaning::Unknown, |status| answers.meaning(status, false)),
     };
     let error = at(Some(entry), batch.error.as_deref()).map(|error| format!(": {error}")).unwrap_or_default();
     let told = words(&format!("the service said of it: {status}{error}"));

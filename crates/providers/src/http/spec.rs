@@ -102,7 +102,7 @@ pub struct AnswersSpec {
     /// The key was taken before, which is as good. Only for a service that takes each key once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub duplicate: Vec<StatusMatch>,
-    /// Nothing is taken now: 408, 425, 429, 503, for as long as `Retry-After` says.
+    /// Nothing is taken now, for as long as `Retry-After` says: 425, 429, and 503 if it says how long.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub busy: Vec<StatusMatch>,
     /// The item was surely not taken, and may be another time.
@@ -111,7 +111,7 @@ pub struct AnswersSpec {
     /// The item is not taken, ever: 300–499 that nothing else is said of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<StatusMatch>,
-    /// The item may have been taken: 500–599 that nothing else is said of.
+    /// The item may have been taken: 408, and 500–599 that nothing else is said of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<StatusMatch>,
     /// Where in the answer the service's name for the message is (a JSON pointer).

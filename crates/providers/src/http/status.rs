@@ -67,8 +67,9 @@ impl AnswersSpec {
         Ok(())
     }
 
-    /// What a status means: what is said here, or else what HTTP says.
-    pub(crate) fn meaning(&self, status: u16) -> Meaning {
+    /// What a status means: what is said here, or else what HTTP says. Gateways answer 503 and 408 also when they have handed
+    /// the request on and then lost sight of it; a 503 that says when to come back is the service's own.
+    pub(crate) fn meaning(&self, status: u16, says_when: bool) -> Meaning {
         let said = [
             (&self.duplicate, Meaning::Accepted),
             (&self.accepted, Meaning::Accepted),
@@ -82,7 +83,9 @@ impl AnswersSpec {
         }
         match status {
             200..=299 => Meaning::Accepted,
-            408 | 425 | 429 | 503 => Meaning::Busy,
+            425 | 429 => Meaning::Busy,
+            503 if says_when => Meaning::Busy,
+            408 => Meaning::Unknown,
             300..=499 => Meaning::Refused,
             _ => Meaning::Unknown,
         }
@@ -112,12 +115,14 @@ mod tests {
         let answers = AnswersSpec::default();
         for (statuses, meaning) in [
             (&[200, 201, 202, 204, 299][..], Meaning::Accepted),
-            (&[408, 425, 429, 503], Meaning::Busy),
+            (&[425, 429], Meaning::Busy),
             (&[301, 302, 307, 400, 401, 403, 404, 409, 410, 422, 499], Meaning::Refused),
-            (&[100, 500, 501, 502, 504, 599], Meaning::Unknown),
+            (&[100, 408, 500, 501, 502, 503, 504, 599], Meaning::Unknown),
         ] {
-            statuses.iter().for_each(|status| assert_eq!(answers.meaning(*status), meaning, "{status}"));
+            statuses.iter().for_each(|status| assert_eq!(answers.meaning(*status, false), meaning, "{status}"));
         }
+        assert_eq!(answers.meaning(503, true), Meaning::Busy);
+        assert_eq!(answers.meaning(502, true), Meaning::Unknown);
     }
 
     #[test]
@@ -134,7 +139,7 @@ mod tests {
             (200, Meaning::Unknown),
             (201, Meaning::Accepted),
         ] {
-            assert_eq!(answers.meaning(status), meaning, "{status}");
+            assert_eq!(answers.meaning(status, false), meaning, "{status}");
         }
         assert!(answers.check(false).unwrap_err().contains("takes_keys_once"));
     }

@@ -158,13 +158,13 @@ async fn statuses_mean_what_http_says_or_what_the_document_says() {
         (302, "refused", "refused"),
         (400, "refused", "refused"),
         (404, "refused", "refused"),
-        (408, "busy", "busy"),
+        (408, "unknown", "unknown"),
         (409, "refused", "accepted"),
         (425, "busy", "busy"),
         (429, "busy", "busy"),
         (500, "unknown", "later"),
         (502, "unknown", "later"),
-        (503, "busy", "busy"),
+        (503, "unknown", "busy"),
         (504, "unknown", "unknown"),
         (401, "refused", "busy"),
     ] {
@@ -173,7 +173,7 @@ async fn statuses_mean_what_http_says_or_what_the_document_says() {
         assert_eq!(kind(&answer), plain, "{status}: {answer:?}");
         let more = json!({
             "headers": header, "idempotency_header": "Key", "takes_keys_once": true,
-            "answers": { "duplicate": [409], "later": [500, 502], "busy": [401] },
+            "answers": { "duplicate": [409], "later": [500, 502], "busy": [401, 503] },
         });
         let answer = send(&provider(&url, &more)).await;
         assert_eq!(kind(&answer), mapped, "{status}: {answer:?}");

@@ -87,6 +87,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(outbox::list))
         .routes(routes!(outbox::in_doubt))
         .routes(routes!(outbox::settle))
+        .routes(routes!(outbox::settle_many))
         .routes(routes!(outbox::jobs))
         .routes(routes!(outbox::redrive))
         .routes(routes!(outbox::suppressions, outbox::suppress))

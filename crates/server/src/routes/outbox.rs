@@ -4,8 +4,8 @@ use axum::Json;
 use axum::http::StatusCode;
 use onward_api::campaign::{By, Campaigning as _, ChannelName};
 use onward_api::outbox::{
-    DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, Suppress, Suppression,
-    SuppressionListing, SuppressionPage,
+    DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany, Settlement,
+    Suppress, Suppression, SuppressionListing, SuppressionPage,
 };
 use onward_api::token::Deed;
 
@@ -48,6 +48,19 @@ pub(super) async fn in_doubt(access: Access, Params(listing): Params<DoubtListin
 )]
 pub(super) async fn settle(access: Access, Named(item): Named, Body(settle): Body<Settle>) -> Answer<OutboxItem> {
     Ok(Json(access.to(Deed::Operate)?.settle(&item, settle).await?))
+}
+
+/// Says the same of many items in doubt, and how that is known. Those of one job are settled together; what could not be
+/// settled is listed with why.
+#[utoipa::path(
+    post, path = "/v1/outbox/settle", tag = "campaigns", operation_id = "settleItems", request_body = SettleMany,
+    responses(
+        (status = 200, description = "What came of it", body = Settlement),
+        refusals::Usual, refusals::Body,
+    ),
+)]
+pub(super) async fn settle_many(access: Access, Body(settle): Body<SettleMany>) -> Answer<Settlement> {
+    Ok(Json(access.to(Deed::Operate)?.settle_many(settle).await?))
 }
 
 /// Lists jobs of campaign runs.

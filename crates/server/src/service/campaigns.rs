@@ -7,8 +7,8 @@ use onward_api::campaign::{
     PreviewedMessage, Recipient,
 };
 use onward_api::outbox::{
-    DoubtListing, ItemVerdict, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, Suppress,
-    Suppression, SuppressionListing, SuppressionPage,
+    DoubtListing, ItemVerdict, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany,
+    Settlement, Suppress, Suppression, SuppressionListing, SuppressionPage, Unsettled,
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{Json, json};
@@ -29,6 +29,9 @@ const PAGE: u32 = 100;
 
 /// Recipients of a preview.
 const PREVIEW_MAX: usize = 100;
+
+/// Items of one verdict.
+const SETTLED_MAX: usize = 1_000;
 
 /// Characters of the name of an audience, and the number of its last part.
 const AUDIENCE_MAX: usize = 100;
@@ -118,6 +121,19 @@ fn reached_at(channel: ChannelName, address: &str) -> Result<String, Problem> {
     let wrong = |reason: &str| Problem::new(Code::Unprocessable, format!("the address {address}: {reason}"));
     let channel = Channel::parse(channel.as_str()).ok_or_else(|| wrong("no such channel"))?;
     onward_campaign::address::parse(channel, address.trim()).map_err(wrong)
+}
+
+/// A verdict, and how it is known.
+fn founded(verdict: ItemVerdict, message_id: Option<String>, why: &str) -> Result<Verdict, Problem> {
+    fitting("why", why, WHY_MAX)?;
+    if why.trim().is_empty() {
+        return Err(Problem::new(Code::Unprocessable, "why: how it is known what became of the item"));
+    }
+    Ok(match verdict {
+        ItemVerdict::Sent => Verdict::Served(message_id),
+        ItemVerdict::Failed => Verdict::Failed,
+        ItemVerdict::Again => Verdict::Again,
+    })
 }
 
 /// Where a list goes on.
@@ -280,19 +296,30 @@ impl Campaigning for Service {
 
     async fn settle(&self, item: &str, settle: Settle) -> Result<OutboxItem, Problem> {
         let Settle { verdict, why, message_id, by } = settle;
-        fitting("why", &why, WHY_MAX)?;
         fitting("the message id", message_id.as_deref().unwrap_or_default(), ID_MAX)?;
-        if why.trim().is_empty() {
-            return Err(Problem::new(Code::Unprocessable, "why: how it is known what became of the item"));
-        }
-        let verdict = match verdict {
-            ItemVerdict::Sent => Verdict::Served(message_id),
-            ItemVerdict::Failed => Verdict::Failed,
-            ItemVerdict::Again => Verdict::Again,
-        };
+        let verdict = founded(verdict, message_id, &why)?;
         let by = self.who(by.as_deref())?;
         let row = self.campaigns().settle(item, &verdict, &by, &why).await.map_err(problem)?;
         Ok(told::item(&row))
+    }
+
+    async fn settle_many(&self, settle: SettleMany) -> Result<Settlement, Problem> {
+        let SettleMany { items, verdict, why, by } = settle;
+        if !(1..=SETTLED_MAX).contains(&items.len()) {
+            let words = format!("items: 1 to {SETTLED_MAX} of them, and not {}", items.len());
+            return Err(Problem::new(Code::Unprocessable, words));
+        }
+        let verdict = founded(verdict, None, &why)?;
+        let by = self.who(by.as_deref())?;
+        let outcomes = self.campaigns().settle_all(&items, &verdict, &by, &why).await.map_err(problem)?;
+        let mut settlement = Settlement { settled: Vec::new(), refused: Vec::new() };
+        for (item, outcome) in outcomes {
+            match outcome.map_err(problem) {
+                Ok(row) => settlement.settled.push(told::item(&row)),
+                Err(Problem { code, detail, .. }) => settlement.refused.push(Unsettled { item, code, detail }),
+            }
+        }
+        Ok(settlement)
     }
 
     async fn jobs(&self, listing: JobListing) -> Result<JobPage, Problem> {
