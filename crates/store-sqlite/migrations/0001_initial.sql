@@ -80,7 +80,7 @@ CREATE TABLE run_snapshots (
     projected_at   INTEGER NOT NULL,
     version        INTEGER NOT NULL,
     CONSTRAINT run_snapshots_key PRIMARY KEY (run_id),
-    CONSTRAINT run_snapshots_condition_check CHECK (condition IN ('CURRENT', 'STALE', 'INCONSISTENT'))
+    CONSTRAINT run_snapshots_condition_check CHECK (condition = 'CURRENT' OR condition = 'STALE' OR condition = 'INCONSISTENT')
 ) STRICT;
 CREATE INDEX run_snapshots_by_wholeness ON run_snapshots (is_whole, run_id);
 
@@ -331,6 +331,8 @@ CREATE INDEX campaign_runs_by_age ON campaign_runs (tenant_id, workspace_id, cre
 CREATE INDEX campaign_runs_by_wake ON campaign_runs (wake_at, id) WHERE wake_at < 253402300799999999;
 CREATE INDEX campaign_runs_by_audience ON campaign_runs (audience_id, id);
 
+-- Where rows are written all the time, words are compared one by one: for `IN` with more than two of them SQLite builds a table
+-- whenever it checks a row, which takes as long as writing it.
 CREATE TABLE job_queue (
     id           TEXT    NOT NULL,
     run_id       TEXT    NOT NULL,
@@ -354,8 +356,8 @@ CREATE TABLE job_queue (
     created_at   INTEGER NOT NULL,
     version      INTEGER NOT NULL,
     CONSTRAINT job_queue_key PRIMARY KEY (id),
-    CONSTRAINT job_queue_type_check CHECK (job_type IN ('email_send_batch', 'voice_call_batch', 'social_post_batch')),
-    CONSTRAINT job_queue_status_check CHECK (status IN ('queued', 'locked', 'completed', 'failed', 'dead')),
+    CONSTRAINT job_queue_type_check CHECK (job_type = 'email_send_batch' OR job_type = 'voice_call_batch' OR job_type = 'social_post_batch'),
+    CONSTRAINT job_queue_status_check CHECK (status = 'queued' OR status = 'locked' OR status = 'completed' OR status = 'failed' OR status = 'dead'),
     CONSTRAINT job_queue_lock_check
         CHECK ((status = 'locked') = (lock_token IS NOT NULL) AND (status = 'locked') = (locked_until IS NOT NULL))
 ) STRICT;
@@ -389,8 +391,8 @@ CREATE TABLE channel_outbox (
     version             INTEGER NOT NULL,
     CONSTRAINT channel_outbox_key PRIMARY KEY (id),
     CONSTRAINT channel_outbox_idempotency_key_unique UNIQUE (tenant_id, workspace_id, idempotency_key),
-    CONSTRAINT channel_outbox_channel_check CHECK (channel IN ('email', 'voice', 'social')),
-    CONSTRAINT channel_outbox_status_check CHECK (status IN ('queued', 'sent', 'called', 'posted', 'failed', 'skipped')),
+    CONSTRAINT channel_outbox_channel_check CHECK (channel = 'email' OR channel = 'voice' OR channel = 'social'),
+    CONSTRAINT channel_outbox_status_check CHECK (status = 'queued' OR status = 'sent' OR status = 'called' OR status = 'posted' OR status = 'failed' OR status = 'skipped'),
     CONSTRAINT channel_outbox_skipped_status_check CHECK (skipped = false OR status = 'skipped'),
     CONSTRAINT channel_outbox_doubt_check CHECK (doubt_since IS NULL OR status = 'queued'),
     CONSTRAINT channel_outbox_held_check CHECK (held_since IS NULL OR (status = 'queued' AND doubt_since IS NULL))
