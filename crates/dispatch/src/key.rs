@@ -7,9 +7,13 @@ use sha2::{Digest as _, Sha256};
 /// The idempotency key of an item: a digest of what it is about.
 ///
 /// Each part stands in its place and after its length, so that no two different items share a key. A retry of a job has the
-/// same parts and so the same key; another run of the campaign has others.
+/// same parts and so the same key; another run of the campaign has others. The first eight bytes are a digest of the run alone:
+/// the keys of a run are neighbours in the index that refuses a second one, however many other runs there were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemKey([u8; 32]);
+
+/// Bytes of a key that say of which run it is.
+const RUN: usize = 8;
 
 impl ItemKey {
     /// A mail: this asset to this lead.
@@ -28,7 +32,9 @@ impl ItemKey {
     }
 
     fn of(parts: [&str; 4]) -> Self {
-        Self(digest(&parts))
+        let (mut key, run) = (digest(&parts), digest(&parts[..1]));
+        key[..RUN].copy_from_slice(&run[..RUN]);
+        Self(key)
     }
 }
 
@@ -59,6 +65,9 @@ mod tests {
         let key = ItemKey::email("run-1", "lead-1", "asset-1", "2026-01-02T03:04:05Z");
         assert_eq!(key.to_string().len(), 64);
         assert_eq!(key, ItemKey::email("run-1", "lead-1", "asset-1", "2026-01-02T03:04:05Z"));
+        let (sibling, other) = (ItemKey::email("run-1", "lead-2", "", ""), ItemKey::email("run-2", "lead-1", "", ""));
+        assert_eq!(key.0[..RUN], sibling.0[..RUN]);
+        assert_ne!(key.0[..RUN], other.0[..RUN]);
     }
 
     proptest! {
