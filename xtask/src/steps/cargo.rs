@@ -27,7 +27,7 @@ pub(crate) fn test(run: &Run) -> Result<()> {
             .with_environment("ONWARD_EXHAUSTIVE", "10")
             .with_environment("ONWARD_KILLS", "10")
             .with_environment("ONWARD_NODES_SECONDS", "120")
-            .with_environment("ONWARD_CAMPAIGN_KILLS", "200")
+            .with_environment("ONWARD_CAMPAIGN_KILLS", "1000")
             .shown(),
     }
 }
