@@ -68,3 +68,50 @@ impl Control {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn the_tables_are_these() {
+        let ends = RunStatus::ALL.into_iter().map(RunAct::End);
+        let acts: Vec<RunAct> = [RunAct::Begin, RunAct::Reopen].into_iter().chain(ends).collect();
+        let mut table = String::new();
+        for status in RunStatus::ALL {
+            for act in &acts {
+                if let Some(next) = status.after(*act) {
+                    table.push_str(&format!("{status} {act:?} {next}\n"));
+                }
+            }
+        }
+        for control in Control::ALL {
+            for wanted in Control::ALL {
+                if let Some(next) = control.then(wanted) {
+                    table.push_str(&format!("{control} {wanted:?} {next}\n"));
+                }
+            }
+        }
+        expect![[r#"
+            queued Begin running
+            queued End(Completed) completed
+            queued End(Partial) partial
+            queued End(Failed) failed
+            running End(Completed) completed
+            running End(Partial) partial
+            running End(Failed) failed
+            partial Reopen running
+            failed Reopen running
+            active Active active
+            active Paused paused
+            active Cancelled cancelled
+            paused Active active
+            paused Paused paused
+            paused Cancelled cancelled
+            cancelled Cancelled cancelled
+        "#]]
+        .assert_eq(&table);
+    }
+}

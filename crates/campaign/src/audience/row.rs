@@ -18,7 +18,8 @@ pub(super) fn recipient(
     data: Map<String, Value>,
 ) -> Result<Recipient, String> {
     let address = address::parse(channel, address)?;
-    let id = id.map_or(address.as_str(), str::trim);
+    // However it is written, it is the same mailbox: nobody is to have two mails because of a capital.
+    let id = id.map_or_else(|| address.to_lowercase(), |id| id.trim().to_owned());
     if id.is_empty() {
         return Err("there is no id".to_owned());
     }
@@ -28,7 +29,7 @@ pub(super) fn recipient(
     if id.chars().any(char::is_control) {
         return Err("the id has control characters".to_owned());
     }
-    Ok(Recipient { id: id.to_owned(), address, data })
+    Ok(Recipient { id, address, data })
 }
 
 /// A row that cannot be used, with the beginning of it.

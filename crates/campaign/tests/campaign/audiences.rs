@@ -46,6 +46,12 @@ fn tables_of_other_programs_are_read() {
     assert_eq!((ids(&good), bad), (vec!["ada@example.com", "eve@example.com"], vec![]));
     assert_eq!(good[0].data["name"], "Ada\r\nL");
     assert_eq!(good[1].data.len(), 1);
+    let (good, _) = found(Format::Csv, b"email\nAda@Example.com\n");
+    assert_eq!(
+        (&*good[0].id, &*good[0].address),
+        ("ada@example.com", "Ada@Example.com"),
+        "one person, however written"
+    );
     let fields = Fields { delimiter: Some(b';'), ..by_email() };
     let rows = read(&b"email;name\nada@example.com;\"Ada; L, x\"\n"[..], Format::Csv, &fields, Channel::Email).unwrap();
     assert_eq!(rows.map(Result::unwrap).next().unwrap().data["name"], "Ada; L, x");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,11 +17,14 @@ use onward_server::{Admission, Service};
 use onward_store::{Policy, Store};
 
 use super::run::{serve, usual_scope};
-use super::settings::SettingArgs;
+use super::settings::{SettingArgs, Source};
 use crate::paint;
 
 /// The example that is there to be tried.
 const ORDERS: &[u8] = include_bytes!("../../../../examples/workflows/built/orders.wasm");
+
+/// How long a campaign stands still when a process was killed: whoever tries that out does not wait for minutes.
+const CAMPAIGN_LEASE_MS: NonZeroU64 = NonZeroU64::new(10_000).expect("not zero");
 
 /// Serve a store of your own on this machine: SQLite in .onward, loopback only, no token needed, examples deployed
 ///
@@ -45,6 +49,9 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     deploy_examples(&store).await?;
     let mut settings = SettingArgs::default().settle()?;
     settings.listen.value = args.listen;
+    if settings.campaigns.lease_ms.source == Source::Usual {
+        settings.campaigns.lease_ms.value = CAMPAIGN_LEASE_MS;
+    }
     let outbox = args.folder.join("outbox");
     let house = House::new(providers(&outbox)?, true, Environment);
     serve(&settings, store, house, Admission::Everybody, None, |address| {
