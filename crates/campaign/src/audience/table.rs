@@ -22,7 +22,7 @@ pub(super) struct Table<R> {
 
 impl<R: Read> Table<R> {
     pub(super) fn open(reader: R, delimiter: u8, fields: &Fields, channel: Channel) -> Result<Self, Unreadable> {
-        let bounded = Bounded { inner: reader, left: ROW_BYTES_MAX };
+        let bounded = Bounded { inner: reader, left: ROW_BYTES_MAX, quotes: Quotes::new(delimiter) };
         // Rows of another length are for us to refuse: to the reader they would be errors like any other.
         let mut builder = csv::ReaderBuilder::new();
         let mut reader = builder.delimiter(delimiter).flexible(true).has_headers(false).from_reader(bounded);
@@ -118,10 +118,12 @@ fn cause(error: csv::Error) -> io::Error {
     }
 }
 
-/// Reads so much for a row and no more: a quote that is never closed would make one of all the rest.
+/// Reads so much for a row and no more, and nothing with quotes that do not fit: one that is never closed would make one row of
+/// all the rest, and everybody in it would be lost.
 struct Bounded<R> {
     inner: R,
     left: usize,
+    quotes: Quotes,
 }
 
 impl<R: Read> Read for Bounded<R> {
@@ -132,6 +134,69 @@ impl<R: Read> Read for Bounded<R> {
         }
         let read = self.inner.read(buffer)?;
         self.left = self.left.saturating_sub(read);
+        let fits = if read == 0 && !buffer.is_empty() { self.quotes.end() } else { self.quotes.pass(&buffer[..read]) };
+        fits.map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
         Ok(read)
+    }
+}
+
+/// Where in a table the bytes are that were read last, as far as quotes go.
+struct Quotes {
+    delimiter: u8,
+    place: Place,
+    line: u64,
+    /// The line of the last quote that opened a field.
+    opened: u64,
+    /// Bytes of a byte order mark that may still come.
+    mark: &'static [u8],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Before the first byte of a field.
+    Before,
+    Plain,
+    Quoted,
+    /// After a quote in a field that began with one: it ends the field, or stands for itself if another follows.
+    AfterQuote,
+}
+
+impl Quotes {
+    fn new(delimiter: u8) -> Self {
+        Self { delimiter, place: Place::Before, line: 1, opened: 0, mark: b"\xef\xbb\xbf" }
+    }
+
+    fn pass(&mut self, bytes: &[u8]) -> Result<(), String> {
+        for &byte in bytes {
+            if let Some((first, rest)) = self.mark.split_first() {
+                self.mark = if byte == *first { rest } else { b"" };
+                if byte == *first {
+                    continue;
+                }
+            }
+            let is_end = byte == self.delimiter || byte == b'\r' || byte == b'\n';
+            self.place = match (self.place, byte) {
+                (Place::Quoted, b'"') => Place::AfterQuote,
+                (Place::Quoted, _) | (Place::AfterQuote, b'"') => Place::Quoted,
+                (Place::Before, b'"') => {
+                    self.opened = self.line;
+                    Place::Quoted
+                }
+                _ if is_end => Place::Before,
+                (Place::AfterQuote, _) => {
+                    return Err(format!("line {}: something follows a closing quote in its field", self.line));
+                }
+                (Place::Before | Place::Plain, _) => Place::Plain,
+            };
+            self.line += u64::from(byte == b'\n');
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> Result<(), String> {
+        match self.place {
+            Place::Quoted => Err(format!("line {}: a quote is not closed", self.opened)),
+            _ => Ok(()),
+        }
     }
 }

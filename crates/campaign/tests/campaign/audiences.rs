@@ -151,6 +151,34 @@ fn a_quote_that_is_not_closed_ends_the_reading_and_says_so() {
     assert!(matches!(endless.err().unwrap(), Unreadable::Read(_)));
 }
 
+#[test]
+fn quotes_that_do_not_fit_are_found_however_short_the_file() {
+    let words = |text: &str| {
+        let rows = match read(text.as_bytes(), Format::Csv, &by_email(), Channel::Email) {
+            Ok(rows) => rows,
+            Err(unreadable) => return unreadable.to_string(),
+        };
+        let troubles: Vec<String> = rows
+            .filter_map(|row| match row {
+                Err(Trouble::End(error)) => Some(error.to_string()),
+                _ => None,
+            })
+            .collect();
+        troubles.join("; ")
+    };
+    let not_closed = words("email,name\na@b.example,\"A\nb@b.example,B\nc@b.example,C\n");
+    assert!(not_closed.contains("line 2: a quote is not closed"), "{not_closed}");
+    let followed = words("email,name\na@b.example,\"A\nb@b.example,B\nc@b.example,\"C\nd@b.example,D\n");
+    assert!(followed.contains("line 4: something follows a closing quote"), "{followed}");
+    for fine in [
+        "\u{feff}\"email\",\"name\"\r\n\"a@b.example\",\"A \"\"B\"\"\"\r\n",
+        "email,name\na@b.example,\"\"\nb@b.example,B \"the\" C\n",
+        "email,name\na@b.example,\"two\nlines\"",
+    ] {
+        assert_eq!(words(fine), "", "{fine}");
+    }
+}
+
 struct Broken;
 
 impl Read for Broken {
