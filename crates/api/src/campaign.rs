@@ -198,7 +198,7 @@ pub struct DeployCampaign {
     pub audience: String,
     /// Deploying again with the same key returns the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 500)]
+    #[schema(min_length = 1, max_length = 500)]
     pub key: Option<String>,
     /// Who deploys it, for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -355,6 +355,20 @@ pub struct CampaignRun {
     /// The run that reaches those whom this one did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried_by: Option<String>,
+    /// What it waits for, if nothing is done for it now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<RunWaits>,
+}
+
+/// Until when nothing is done for a campaign run: it is scheduled for later, a limit or quiet hours are in the way, or the
+/// provider wants to be left alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RunWaits {
+    /// Until when.
+    pub until: String,
+    /// What went wrong last, if anything did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// How many of a campaign run stand where. The rest is waiting.

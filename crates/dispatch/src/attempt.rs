@@ -330,7 +330,7 @@ impl Attempt {
 
     fn conclude(&mut self, entropy: u64) -> Conclusion {
         if self.order == Order::Cancel {
-            self.end_open(Act::Exclude, Reason::Cancelled, None);
+            self.end_open(Act::Exclude, Reason::Cancelled);
         }
         let mut tally = self.tally();
         if tally.open() > 0 {
@@ -340,34 +340,39 @@ impl Attempt {
             if let Some(wait) = self.put_off {
                 return Conclusion::PutOff(wait);
             }
-            if self.has_progressed || self.attempts < self.terms.attempts_max || self.is_told_when() {
-                return self.retry(entropy);
+            if let Some(conclusion) = self.retry(entropy) {
+                return conclusion;
             }
-            self.end_open(Act::GiveUp, Reason::Exhausted, Some("it was tried as often as it may be"));
+            self.end_open(Act::GiveUp, Reason::Exhausted);
             tally = self.tally();
         }
         if tally.in_doubt > 0 {
-            let can_repeat = self.order == Order::Go && self.slots.iter().any(|slot| self.is_repeatable(slot));
+            let is_repeatable = self.slots.iter().any(|slot| self.is_repeatable(slot));
+            // Whoever takes it up next calls again.
+            if is_repeatable && self.order == Order::Release {
+                return Conclusion::Released;
+            }
+            let can_repeat = is_repeatable && self.order == Order::Go;
             if let Some(wait) = self.put_off.filter(|_| can_repeat) {
                 return Conclusion::PutOff(wait);
             }
-            if can_repeat && (self.has_progressed || self.attempts < self.terms.attempts_max || self.is_told_when()) {
-                return self.retry(entropy);
+            if let Some(conclusion) = self.retry(entropy).filter(|_| can_repeat) {
+                return conclusion;
             }
             return self.when_to_look().map_or(Conclusion::Wait, Conclusion::Look);
         }
         Self::settled(&self.slots)
     }
 
-    fn retry(&self, entropy: u64) -> Conclusion {
-        let asked = self.busy.flatten().unwrap_or(0);
+    /// Another try, if there may be one. Whoever is sent away by a provider that says until when it is busy has not tried.
+    fn retry(&self, entropy: u64) -> Option<Conclusion> {
         let attempt = if self.has_progressed { 1 } else { self.attempts };
-        Conclusion::Retry(self.terms.backoff.wait_ms(attempt, entropy).max(asked))
-    }
-
-    /// Whether the provider takes nothing now, and has said until when. Whoever is sent away like that has not tried.
-    fn is_told_when(&self) -> bool {
-        matches!(self.busy, Some(Some(_)))
+        let wait = self.terms.backoff.wait_ms(attempt, entropy);
+        match self.busy.flatten() {
+            Some(asked) => Some(Conclusion::PutOff(wait.max(asked))),
+            None if self.has_progressed || self.attempts < self.terms.attempts_max => Some(Conclusion::Retry(wait)),
+            None => None,
+        }
     }
 
     /// Whether the provider can be called again for an item in doubt.
@@ -381,14 +386,13 @@ impl Attempt {
         if is_exhausted { Conclusion::Dead } else { Conclusion::Completed }
     }
 
-    /// What happens to a job that nobody has, now that somebody has said what became of one of its items; and whether there is
-    /// something to do for it at once.
-    pub fn judged(slots: &[Slot]) -> (Option<JobAct>, bool) {
+    /// What happens to a job that nobody has, now that somebody has said what became of some of its items.
+    pub fn judged(slots: &[Slot]) -> Option<JobAct> {
         let tally = Tally::of(slots.iter().map(|slot| slot.standing));
         match (tally.is_settled(), Self::settled(slots)) {
-            (true, Conclusion::Dead) => (Some(JobAct::Bury), true),
-            (true, _) => (Some(JobAct::Complete), true),
-            (false, _) => (None, tally.open() > 0),
+            (true, Conclusion::Dead) => Some(JobAct::Bury),
+            (true, _) => Some(JobAct::Complete),
+            (false, _) => None,
         }
     }
 
@@ -401,17 +405,12 @@ impl Attempt {
         Some(if left == 0 { after.max(AGAIN_MS) } else { left })
     }
 
-    fn end_open(&mut self, act: Act, reason: Reason, error: Option<&str>) {
+    fn end_open(&mut self, act: Act, reason: Reason) {
         for position in 0..self.slots.len() {
             if self.slots[position].standing.after(act).is_some() {
                 self.act(position, act);
                 self.slots[position].reason = Some(reason);
-                let change = self.change(position);
-                change.reason = Some(reason);
-                // What the provider said last says more.
-                if change.error.is_none() {
-                    change.error = error.map(Text::from);
-                }
+                self.change(position).reason = Some(reason);
             }
         }
     }
@@ -420,9 +419,6 @@ impl Attempt {
         let attempts = match conclusion {
             // Whoever gives it back has not tried.
             Some(Conclusion::Released | Conclusion::PutOff(_)) if !self.has_progressed => {
-                self.attempts.saturating_sub(1)
-            }
-            Some(Conclusion::Retry(_)) if !self.has_progressed && self.is_told_when() => {
                 self.attempts.saturating_sub(1)
             }
             // How often it was tried in the end is worth knowing of a job that is given up.
@@ -490,7 +486,8 @@ impl Attempt {
                 self.slots[position].calls -= 1;
                 let calls = self.slots[position].calls;
                 self.change(position).calls = calls;
-                self.busy = Some(self.busy.flatten().max(after_ms));
+                // Whoever wants to be asked again at once has not said how long.
+                self.busy = Some(self.busy.flatten().max(after_ms.filter(|ms| *ms > 0)));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onward_dispatch::{Act, Change, Control, JobAct, Reason, RunAct, Tally};
+use onward_dispatch::{Act, Change, Control, JobAct, JobStatus, Reason, RunAct, Tally};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job, OutboxItem};
 use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Scan, Store};
@@ -55,11 +55,14 @@ pub enum Refused {
     #[error("{0} is not in doubt")]
     NotInDoubt(String),
     /// The job is not dead.
-    #[error("{0} is not dead: it is tried again anyway, or is done")]
+    #[error("job {0} is not dead, and does not wait: it is worked on, or done")]
     NotDead(String),
     /// Somebody works on the job.
-    #[error("job {0} is being worked on: ask again in a moment")]
+    #[error("{0} is being worked on: ask again in a moment")]
     AtWork(String),
+    /// A worker has the job, or had it and was not heard of again.
+    #[error("job {0} is held until {1}: its worker may be calling the provider, or was killed; ask again then")]
+    Held(String, Timestamp),
     /// There is no such audience.
     #[error("there is no audience {0}")]
     NoAudience(String),
@@ -250,13 +253,53 @@ impl Campaigns {
         Audience::stored(&*self.store, &self.scope, id).await
     }
 
-    /// Tries a dead job again: those of its items that nobody tried any more.
+    /// Until when nothing is done for a campaign run, and why, if nothing is done for it now. Somebody who was killed is not
+    /// told apart from somebody at work.
+    pub async fn waits(&self, run: &CampaignRun) -> Result<Option<(Timestamp, Option<Text>)>, Refused> {
+        let is_wanted = Control::parse(&run.control) == Some(Control::Active) && !rows::run_status(run).is_over();
+        let now = self.store.now().await?;
+        if !is_wanted || run.scheduled_for > now {
+            return Ok(Some(run.scheduled_for).filter(|at| is_wanted && *at < Timestamp::MAX).map(|at| (at, None)));
+        }
+        let first = async |status: JobStatus| -> Result<Option<Job>, Refused> {
+            let its = Scan::by::<Job>(Job::BY_TURN).equal(&run.id).equal(&Text::from(status.as_str())).limit(1);
+            let found: Vec<(Job, u64)> = self.store.list(its).await?;
+            Ok(found.into_iter().next().map(|(job, _)| job))
+        };
+        if first(JobStatus::Locked).await?.is_some() {
+            return Ok(None);
+        }
+        let waiting = [first(JobStatus::Queued).await?, first(JobStatus::Failed).await?];
+        let next = waiting.into_iter().flatten().min_by_key(|job| job.run_after);
+        let is_later = |job: &Job| job.run_after > now && job.run_after < Timestamp::MAX;
+        Ok(next.filter(is_later).map(|job| (job.run_after, job.error)))
+    }
+
+    /// Does not wait any longer with a job that waits.
+    async fn hurry(&self, (mut job, version): (Job, u64), by: &str) -> Result<Job, Refused> {
+        let now = self.store.now().await?;
+        let waits = matches!(rows::job_status(&job), JobStatus::Queued | JobStatus::Failed) && job.run_after > now;
+        if !waits {
+            return Err(Refused::NotDead(job.id.to_string()));
+        }
+        let run = self.run(&job.run_id).await?;
+        job.run_after = now;
+        let detail = json!({ "job": &*job.id, "items": 0, "by": by });
+        let commit = audit::entry(Commit::new().update(&job, version), &run, "job.redriven", &detail, now);
+        self.store.commit(commit).await.map_err(|error| match error.kind() {
+            Kind::Conflict => Refused::AtWork(job.id.to_string()),
+            _ => error.into(),
+        })?;
+        Ok(job)
+    }
+
+    /// Tries a dead job again: those of its items that nobody tried any more. One that waits is tried now.
     pub async fn redrive(&self, job: &str, by: &str) -> Result<Job, Refused> {
         let found: Option<(Job, u64)> = self.store.get(Key(vec![Text::from(job).to_value()])).await?;
         let is_ours = |(job, _): &(Job, u64)| self.scope.has(&job.tenant_id, &job.workspace_id);
         let Some((mut job, version)) = found.filter(is_ours) else { return Err(Refused::NoJob(job.to_owned())) };
         let Some(status) = rows::job_status(&job).after(JobAct::Redrive) else {
-            return Err(Refused::NotDead(job.id.to_string()));
+            return self.hurry((job, version), by).await;
         };
         let (mut run, run_version) = self.stored(&job.run_id).await?;
         if Control::parse(&run.control) == Some(Control::Cancelled) {

@@ -132,10 +132,11 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// One by which nobody is reached, for runs that are cancelled.
+    /// One by which nobody is reached, for runs that are cancelled, and for what others have left behind: whether the provider
+    /// takes each key once, and can be asked, is not known here, so what is in doubt is left for somebody who knows.
     pub(crate) fn closed() -> Self {
-        let backoff = Backoff::default();
-        let terms = Terms { window: 1, calls_max: 1, attempts_max: 1, backoff, repeats: false, looks_after_ms: None };
+        let (backoff, calls_max) = (Backoff::default(), u32::MAX);
+        let terms = Terms { window: 1, calls_max, attempts_max: 1, backoff, repeats: true, looks_after_ms: None };
         let (provider, compose) = (Arc::new(Closed), Arc::new(Closed));
         Self { provider, compose, gate: Arc::new(Open), terms, asset: "".into(), patience: Duration::ZERO }
     }

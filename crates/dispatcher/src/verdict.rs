@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_dispatch::{Act, Attempt, Change, JobStatus, Reason, Slot, Standing, Tally};
+use onward_dispatch::{Act, Attempt, Change, Control, JobStatus, Reason, Slot, Standing, Tally};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job, OutboxItem};
 use onward_store::{Commit, Field as _, Key, Kind, Records as _, Store};
@@ -84,9 +84,13 @@ async fn settle_of(
     let Some((mut job, job_version)) = job else { return Err(Refused::NoJob(id.to_string())) };
     let run: Option<(CampaignRun, u64)> = store.get(Key(vec![job.run_id.to_value()])).await?;
     let Some((run, _)) = run else { return Err(Refused::NoRun(job.run_id.to_string())) };
+    if *verdict == Verdict::Again && Control::parse(&run.control) == Some(Control::Cancelled) {
+        return Ok(items.iter().map(|item| refused(item, Refused::Cancelled(run.id.to_string()))).collect());
+    }
     // Whoever has it may be asking the provider just now.
     if rows::job_status(&job) == JobStatus::Locked {
-        return Ok(items.iter().map(|item| refused(item, Refused::AtWork(id.to_string()))).collect());
+        let until = job.locked_until.unwrap_or(job.run_after);
+        return Ok(items.iter().map(|item| refused(item, Refused::Held(id.to_string(), until))).collect());
     }
     let now = store.now().await?;
     let (act, reason, message_id) = match verdict {
@@ -116,7 +120,7 @@ async fn settle_of(
     if settled.iter().all(|(_, outcome)| outcome.is_err()) {
         return Ok(settled);
     }
-    conclude(&mut job, &slots, now);
+    conclude(&mut job, &slots, verdict, now);
     commit = commit.update(&job, job_version);
     if let Some((event, detail)) = end(&job, by) {
         commit = audit::entry(commit, &run, event, &detail, now);
@@ -145,7 +149,7 @@ fn end(job: &Job, by: &str) -> Option<(&'static str, Value)> {
 
 fn word(verdict: &Verdict) -> &'static str {
     match verdict {
-        Verdict::Served(_) => "served",
+        Verdict::Served(_) => "sent",
         Verdict::Failed => "failed",
         Verdict::Again => "again",
     }
@@ -170,13 +174,13 @@ fn slots(job: &Job, stored: &[(OutboxItem, u64)], now: Timestamp) -> Vec<Slot> {
 }
 
 /// Counts the items of a job that nobody has, now that one of them is settled, and says where it stands.
-fn conclude(job: &mut Job, slots: &[Slot], now: Timestamp) {
+fn conclude(job: &mut Job, slots: &[Slot], verdict: &Verdict, now: Timestamp) {
     let tally = Tally::of(slots.iter().map(|slot| slot.standing));
     rows::count(job, &tally, now);
-    let (act, is_due) = Attempt::judged(slots);
-    let status = rows::job_status(job);
+    let (act, status) = (Attempt::judged(slots), rows::job_status(job));
     job.status = act.and_then(|act| status.after(act)).unwrap_or(status).as_str().into();
-    if is_due {
+    // Only that gives somebody something to do. Others of the job may have to wait, for whatever reason.
+    if act.is_some() || *verdict == Verdict::Again {
         job.run_after = now;
     }
 }

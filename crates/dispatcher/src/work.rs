@@ -371,8 +371,9 @@ impl<'a> Work<'a> {
             Some(Conclusion::PutOff(wait)) if wait >= WORTH_TELLING_MS => "job.put_off",
             Some(Conclusion::PutOff(_)) => return events,
         };
+        let until = matches!(conclusion, Some(Conclusion::PutOff(_) | Conclusion::Retry(_))).then_some(job.run_after);
         let counts = json!({
-            "served": job.served, "failed": job.failed, "skipped": job.skipped, "inDoubt": job.in_doubt,
+            "until": until.map(|until| until.to_string()), "served": job.served, "failed": job.failed, "skipped": job.skipped, "inDoubt": job.in_doubt,
             "error": job.error.as_deref(),
         });
         events.push((event, about(counts)));

@@ -18,6 +18,9 @@ const DOMAINS_MAX: usize = 65_536;
 /// How long to wait at least for a place among the domains.
 const PLACE_US: i64 = 100_000;
 
+/// A provider is left alone for so long at most by those whom it has not told so itself.
+const HELD_US_MAX: i64 = 300_000_000;
+
 /// A clock that is set back by more than this makes a throttle begin anew; less is taken as no time at all.
 const BACK_US: i64 = 60_000_000;
 
@@ -102,11 +105,11 @@ impl Throttle {
         if wait == 0 { Ok(()) } else { Err(Duration::from_micros(wait.unsigned_abs())) }
     }
 
-    /// Lets nobody pass before so much time has gone by.
+    /// Lets nobody pass before so much time has gone by, or some minutes: then one may ask again, whatever was said before.
     pub fn hold(&self, wait: Duration, now: Timestamp) {
         let mut state = self.state();
         let now = state.observe(now.as_micros());
-        let wait = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX);
+        let wait = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX).min(HELD_US_MAX);
         state.held_until = state.held_until.max(now.saturating_add(wait));
     }
 

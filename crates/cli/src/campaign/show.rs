@@ -83,6 +83,10 @@ fn print(run: &CampaignRun, skipped: usize, audit: &[AuditEntry]) -> io::Result<
         out,
         "items      {items} in {jobs} jobs: {served} served, {failed} failed, {left_out} skipped, {in_doubt} in doubt, {waiting} waiting"
     )?;
+    if let Some(waits) = &run.waits {
+        let why = waits.why.as_ref().map(|why| format!(": {}", paint::plain(why))).unwrap_or_default();
+        writeln!(out, "waits      until {}{why}", waits.until)?;
+    }
     if in_doubt > 0 {
         writeln!(out, "           {}: onward outbox in-doubt", paint::error("nobody knows what became of some"))?;
     }

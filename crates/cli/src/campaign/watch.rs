@@ -139,7 +139,8 @@ fn line(run: &CampaignRun, rate: f64) -> String {
     if run.summary.status.is_over() {
         return format!("{bar} {percent:>3}% of {all}  {counts}  {status}");
     }
-    format!("{bar} {percent:>3}% of {all}  {counts}  {rate:.0}/s{}  {status}", eta(run, rate))
+    let waits = run.waits.as_ref().map(|waits| format!(", waits until {}", waits.until)).unwrap_or_default();
+    format!("{bar} {percent:>3}% of {all}  {counts}  {rate:.0}/s{}  {status}{waits}", eta(run, rate))
 }
 
 /// How long it will take at this rate.

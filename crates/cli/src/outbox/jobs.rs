@@ -42,9 +42,9 @@ pub(crate) struct DeadArgs {
     list: ListArgs,
 }
 
-/// Try dead jobs again: those of their items that nobody tried any more
+/// Try dead jobs again: those of their items that nobody tried any more. Jobs that wait are tried now
 ///
-/// Exit codes: 0 they are tried again, 2 they could not be.
+/// Exit codes: 0 they are tried again, 2 some could not be.
 #[derive(clap::Args)]
 pub(crate) struct RedriveArgs {
     #[command(flatten)]
@@ -94,13 +94,17 @@ fn line(job: &Job) -> String {
 
 pub(crate) async fn redrive(args: &RedriveArgs) -> anyhow::Result<ExitCode> {
     let onward = args.work.open(Want::Write).await?;
+    let mut is_whole = true;
     for job in &args.jobs {
-        let job = onward.redrive(job, args.by.by()).await?;
-        if args.json {
-            writeln!(io::stdout(), "{}", serde_json::to_string(&job)?)?;
-        } else {
-            paint::say(format_args!("{} is tried again", job.job));
+        match onward.redrive(job, args.by.by()).await {
+            Ok(job) if args.json => writeln!(io::stdout(), "{}", serde_json::to_string(&job)?)?,
+            Ok(job) => paint::say(format_args!("{} is tried again", job.job)),
+            // One that cannot be tried does not keep back the next.
+            Err(problem) => {
+                is_whole = false;
+                writeln!(io::stderr(), "{job}: {}", problem.detail)?;
+            }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }

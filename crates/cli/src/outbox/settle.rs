@@ -11,6 +11,7 @@ use onward_api::outbox::{ItemStanding, ItemVerdict, OutboxListing, Settle, Settl
 
 use crate::access::{Want, WorkArgs};
 use crate::campaign::ByArg;
+use crate::paint;
 
 /// Items that are settled by one call, at most.
 const TOGETHER: usize = 1_000;
@@ -61,6 +62,10 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (None, Some(file)) => chunks(&read(file)?),
         (None, None) => chunks(&args.items),
     };
+    anyhow::ensure!(
+        args.message_id.is_none() || verdict == ItemVerdict::Sent,
+        "--message-id is of an item that was sent"
+    );
     if let (Some(message_id), [items]) = (&args.message_id, chunks.as_slice())
         && let [item] = items.as_slice()
     {
@@ -70,6 +75,9 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     anyhow::ensure!(args.message_id.is_none(), "--message-id is of one item");
+    if let (Some(run), []) = (&args.run, chunks.as_slice()) {
+        paint::say(format_args!("nothing is in doubt in {run}"));
+    }
     let mut is_whole = true;
     for items in chunks {
         let settle = SettleMany { items, verdict, why: why.clone(), by: by.clone() };
@@ -135,7 +143,9 @@ fn read(file: &Path) -> anyhow::Result<Vec<String>> {
             .map(str::to_owned)
             .collect(),
     };
-    let items: Vec<String> = lines.iter().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect();
+    // Editors of some systems begin a file with a mark.
+    let named = |line: &String| line.trim_start_matches('\u{feff}').trim().to_owned();
+    let items: Vec<String> = lines.iter().map(named).filter(|line| !line.is_empty()).collect();
     anyhow::ensure!(!items.is_empty(), "{} names no items", file.display());
     Ok(items)
 }

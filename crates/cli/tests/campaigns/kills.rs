@@ -211,7 +211,7 @@ impl Proof<'_> {
             let it = events["item.settled"].iter().find(|it| it["item"] == item.item.as_str()).unwrap();
             assert_eq!(it["by"], "ada (token admin)");
             let (verdict, why) = (it["verdict"].as_str().unwrap(), it["why"].as_str().unwrap());
-            assert!(matches!((verdict, why), ("served", TAKEN) | ("again", MISSED)));
+            assert!(matches!((verdict, why), ("sent", TAKEN) | ("again", MISSED)));
         }
     }
 }

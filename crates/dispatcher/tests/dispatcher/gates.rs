@@ -1,8 +1,10 @@
 //! Gates: who may be reached when.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use onward_dispatch::Terms;
 use onward_dispatcher::{Admission, Dispatcher, Gate, Options, Outlet, Outlets, Recipient};
 use onward_journal::Timestamp;
 use onward_store::tables::CampaignRun;
@@ -88,6 +90,57 @@ async fn a_run_without_a_provider_is_explained_and_waits_for_a_node_that_has_one
     assert_eq!(world.provider.calls().len(), 2);
     stop.send_replace(true);
     working.await.unwrap().unwrap();
+}
+
+/// What stops a worker in the middle of a call whose answer is lost.
+#[derive(Debug, Clone, Copy)]
+enum Stop {
+    Paused,
+    Stopped,
+    Killed,
+    /// And the first that takes over does not know the provider.
+    KilledAndUnknown,
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_takes_each_key_once_is_called_again_whatever_stopped_the_worker() {
+    for how in [Stop::Paused, Stop::Stopped, Stop::Killed, Stop::KilledAndUnknown] {
+        let is_first = AtomicBool::new(true);
+        let hangs: Box<dyn Fn() -> bool + Send + Sync> = Box::new(move || is_first.swap(false, Ordering::SeqCst));
+        let provider = Counting { hangs: Some(hangs), ..Counting::new(|_, _| accepted()) };
+        let world = World::new(provider, Terms { repeats: true, ..TERMS });
+        let run = world.deploy(&["a"]).await.unwrap().run;
+        let (stop, stopped) = watch::channel(false);
+        let working = tokio::spawn(world.dispatcher().run(stopped));
+        let pass = async |seconds| tokio::time::sleep(Duration::from_secs(seconds)).await;
+        pass(5).await;
+        assert_eq!(world.provider.calls()["a"], 1);
+        match how {
+            Stop::Paused => drop(world.campaigns.pause(&run, "ada").await.unwrap()),
+            Stop::Stopped => drop(stop.send_replace(true)),
+            Stop::Killed | Stop::KilledAndUnknown => working.abort(),
+        }
+        pass(60).await;
+        if matches!(how, Stop::KilledAndUnknown) {
+            let (stop, stopped) = watch::channel(false);
+            let lost = Dispatcher::new(Arc::clone(&world.store), Arc::new(Unknown), Options::default());
+            let lost = tokio::spawn(lost.run(stopped));
+            pass(600).await;
+            assert_eq!(world.campaigns.tally(&run).await.unwrap().in_doubt, 1);
+            assert!(world.events(&run).await.contains(&"run.unreachable".to_owned()), "people are told");
+            stop.send_replace(true);
+            lost.await.unwrap().unwrap();
+        }
+        if matches!(how, Stop::Paused) {
+            pass(60).await;
+            assert_eq!(world.provider.calls()["a"], 1, "nothing is begun");
+            world.campaigns.resume(&run, "ada").await.unwrap();
+            stop.send_replace(true);
+        }
+        world.work_until_over(&run).await;
+        assert_eq!(world.provider.calls()["a"], 2, "{how:?}");
+        assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "completed", "{how:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

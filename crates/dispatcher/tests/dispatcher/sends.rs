@@ -78,6 +78,71 @@ async fn a_provider_that_is_busy_and_does_not_say_until_when_is_given_up_in_the_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_provider_that_wants_to_be_asked_again_at_once_is_given_up_in_the_end() {
+    let world = World::new(Counting::new(|_, _| Answer::Busy("too many".into(), Some(0))), TERMS);
+    let run = world.deploy(&["a"]).await.unwrap().run;
+    world.work_until_over(&run).await;
+    assert_eq!(world.provider.calls()["a"], TERMS.attempts_max);
+    let item = &world.items().await[0];
+    assert_eq!((item.reason.as_deref(), item.error.as_deref()), (Some("exhausted"), Some("too many")));
+    assert_eq!(world.jobs().await[0].attempts, TERMS.attempts_max, "how often it was tried is known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_on_one_does_not_hurry_the_others() {
+    let script = |who: &str, count| match (who, count) {
+        ("lost", _) => Answer::Unknown("cut off".into()),
+        (_, 1) => Answer::Busy("too many".into(), Some(600_000)),
+        _ => accepted(),
+    };
+    let world = World::new(Counting::new(script), TERMS);
+    let run = world.deploy(&["lost", "later"]).await.unwrap().run;
+    world.work_until(async |world| world.campaigns.tally(&run).await.unwrap().in_doubt == 1).await;
+    let due = world.jobs().await[0].run_after;
+    assert!(due > world.store.now().await.unwrap().plus_ms(500_000));
+    let lost = world.campaigns.in_doubt(None, 1).await.unwrap().0[0].id.clone();
+    world.campaigns.settle(&lost, &Verdict::Served(None), "ada", "their log").await.unwrap();
+    assert_eq!(world.jobs().await[0].run_after, due);
+    world.work_until_over(&run).await;
+    assert!(world.store.now().await.unwrap() >= due);
+    assert_eq!(world.statuses().await, expect(&[("later", "sent"), ("lost", "sent")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_says_until_when_it_waits_and_a_job_that_waits_can_be_tried_now() {
+    let day = 86_400_000;
+    let script = move |_: &str, count| match count {
+        1 => Answer::Busy("come back tomorrow".into(), Some(day)),
+        _ => accepted(),
+    };
+    let world = World::new(Counting::new(script), TERMS);
+    let run = world.deploy(&["a"]).await.unwrap().run;
+    world.work_until(async |world| world.provider.calls().contains_key("a")).await;
+    let job = world.jobs().await.remove(0);
+    assert_eq!((&*job.status, job.attempts), ("queued", 0));
+    let row = world.campaigns.run(&run).await.unwrap();
+    assert_eq!(world.campaigns.waits(&row).await, Ok(Some((job.run_after, Some("come back tomorrow".into())))));
+    world.campaigns.redrive(&job.id, "ada").await.unwrap();
+    assert_eq!(world.campaigns.waits(&row).await, Ok(None));
+    world.work_until_over(&run).await;
+    assert!(world.store.now().await.unwrap() < job.run_after);
+    assert_eq!(world.campaigns.redrive(&job.id, "ada").await, Err(Refused::NotDead(job.id.to_string())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_in_doubt_in_a_cancelled_run_is_not_sent_again_by_it() {
+    let world = World::new(Counting::new(|_, _| Answer::Unknown("cut off".into())), TERMS);
+    let run = world.deploy(&["a"]).await.unwrap().run;
+    world.work_until(async |world| world.campaigns.tally(&run).await.unwrap().in_doubt == 1).await;
+    world.campaigns.cancel(&run, "ada").await.unwrap();
+    let item = world.campaigns.in_doubt(None, 1).await.unwrap().0[0].id.clone();
+    let again = world.campaigns.settle(&item, &Verdict::Again, "ada", "their log").await;
+    assert_eq!(again, Err(Refused::Cancelled(run.to_string())));
+    world.campaigns.settle(&item, &Verdict::Failed, "ada", "their log").await.unwrap();
+    world.work_until_over(&run).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_job_is_redriven_for_those_who_were_not_reached() {
     let script = |who: &str, count| if who == "b" && count <= 3 { Answer::Later("busy".into()) } else { accepted() };
     let world = World::new(Counting::new(script), TERMS);

@@ -75,7 +75,7 @@ pub(super) async fn jobs(access: Access, Params(listing): Params<JobListing>) ->
     Ok(Json(access.to(Deed::Read)?.jobs(listing).await?))
 }
 
-/// Tries a dead job again: those of its items that nobody tried any more.
+/// Tries a dead job again: those of its items that nobody tried any more. One that waits for its time is tried now.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/redrive", tag = "campaigns", operation_id = "redriveJob",
     params(("job" = String, Path, description = "The job")), request_body = By,

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use onward_api::campaign::{
     AudiencePart, AuditEntry, AuditListing, AuditPage, By, CampaignListing, CampaignPage, CampaignRun, CampaignSummary,
     Campaigning, ChannelName, Checked, Control, DeployCampaign, DeployedCampaign, MessagePart, Preview, Previewed,
-    PreviewedMessage, Recipient,
+    PreviewedMessage, Recipient, RunWaits,
 };
 use onward_api::outbox::{
     DoubtListing, ItemVerdict, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany,
@@ -79,7 +79,10 @@ impl Service {
             Ok(ProviderRef::Inline(definition)) => definition.keys().cloned().collect(),
             Err(_) => String::new(),
         };
-        Ok(CampaignRun { summary: told::summary(&row), tally: told::tally(&tally), provider, retried_by })
+        let waits = campaigns.waits(&row).await.map_err(problem)?;
+        let waits =
+            waits.map(|(until, why)| RunWaits { until: until.to_string(), why: why.map(|why| why.to_string()) });
+        Ok(CampaignRun { summary: told::summary(&row), tally: told::tally(&tally), provider, retried_by, waits })
     }
 }
 
@@ -153,6 +156,7 @@ pub(super) fn problem(refused: Refused) -> Problem {
         Refused::AudienceOld(_)
         | Refused::Over(_)
         | Refused::AtWork(_)
+        | Refused::Held(..)
         | Refused::PartMissing(..)
         | Refused::PartTaken(..) => Code::Conflict,
         Refused::NobodyToReach | Refused::PartSize(_) | Refused::TooManyJobs(_) => Code::Unprocessable,
@@ -203,6 +207,9 @@ impl Campaigning for Service {
     async fn deploy_campaign(&self, deploy: DeployCampaign) -> Result<DeployedCampaign, Problem> {
         let DeployCampaign { campaign, audience, key, by } = deploy;
         fitting("the key", key.as_deref().unwrap_or_default(), KEY_MAX)?;
+        if key.as_deref() == Some("") {
+            return Err(Problem::new(Code::Unprocessable, "the key is empty: leave it out, or say one"));
+        }
         let campaign = parsed(&campaign)?;
         let prerequisites = self.prerequisites(&campaign).await?;
         let unmet: Vec<String> =
