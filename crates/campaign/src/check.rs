@@ -72,19 +72,23 @@ pub struct Checker<'a> {
     /// Who could not be sent anything: how many, and the first.
     unfit: u64,
     first_unfit: Option<String>,
+    /// How many say in which time zone they are.
+    zoned: u64,
 }
 
 impl<'a> Checker<'a> {
     /// Begins.
     pub fn new(campaign: &'a Campaign, now: Timestamp) -> Self {
         let (composer, report) = (Composer::new(campaign), Report::default());
-        Self { campaign, now, composer, report, tried: 0, unfit: 0, first_unfit: None }
+        Self { campaign, now, composer, report, tried: 0, unfit: 0, first_unfit: None, zoned: 0 }
     }
 
     /// Here is somebody to reach.
     pub fn add(&mut self, recipient: &Recipient) {
         let place = self.report.good;
         self.report.count_good();
+        let zone = self.zone_field().and_then(|field| recipient.data.get(field)?.as_str());
+        self.zoned += u64::from(zone.is_some_and(|zone| !zone.is_empty()));
         if (place < TRIED || place.is_multiple_of(TRIED))
             && let Ok(composer) = &self.composer
         {
@@ -125,7 +129,15 @@ impl<'a> Checker<'a> {
             list.push(Prerequisite::new("email.unsubscribe", true, unsubscribe(self.campaign)));
         }
         list.push(Prerequisite::of("schedule", schedule(self.campaign, self.now)));
+        if let Some(field) = self.zone_field().filter(|_| self.report.good > 0) {
+            list.push(Prerequisite::of("schedule.zones", zones(field, self.zoned, self.report.good)));
+        }
         list
+    }
+
+    /// The field that says in which time zone a recipient is.
+    fn zone_field(&self) -> Option<&'a str> {
+        self.campaign.schedule.quiet.as_ref()?.zone_field()
     }
 
     fn renders(&self) -> Result<String, String> {
@@ -163,14 +175,33 @@ fn unsubscribe(campaign: &Campaign) -> &'static str {
     }
 }
 
+/// A field that nobody has is misspelt, and everybody would be reached by the clock of the campaign.
+fn zones(field: &str, zoned: u64, all: u64) -> Result<String, String> {
+    match zoned {
+        0 => Err(format!("quiet hours go by `{field}`, and nobody has that")),
+        _ => Ok(format!("{zoned} of {all} say in which time zone they are")),
+    }
+}
+
 fn schedule(campaign: &Campaign, now: Timestamp) -> Result<String, String> {
-    match campaign.schedule.begins_at()? {
-        None => Ok("begins at once".to_owned()),
-        Some(at) if at.as_micros() < now.as_micros().saturating_sub(DAY_US) => {
+    let quiet = campaign.schedule.quiet.as_ref().and_then(|quiet| quiet.wait(now, None));
+    match (campaign.schedule.begins_at()?, quiet) {
+        (None, None) => Ok("begins at once".to_owned()),
+        (None, Some(wait)) => {
+            let until = now.plus_ms(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            Ok(format!("begins when the quiet hours end, at {until} by the clock of the campaign"))
+        }
+        (Some(at), _) => begins(at, now),
+    }
+}
+
+fn begins(at: Timestamp, now: Timestamp) -> Result<String, String> {
+    match at {
+        at if at.as_micros() < now.as_micros().saturating_sub(DAY_US) => {
             Err(format!("was to begin at {at}, more than a day ago"))
         }
-        Some(at) if at <= now => Ok(format!("begins at once: {at} has gone by")),
-        Some(at) => Ok(format!("begins at {at}")),
+        at if at <= now => Ok(format!("begins at once: {at} has gone by")),
+        at => Ok(format!("begins at {at}")),
     }
 }
 

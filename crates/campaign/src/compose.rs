@@ -11,11 +11,19 @@ use thiserror::Error;
 
 use crate::address;
 use crate::audience::Fields;
-use crate::campaign::Campaign;
+use crate::bounds::{self, Bytes};
+use crate::campaign::{Campaign, UNSUBSCRIBE};
 use crate::depth::too_deep;
+use crate::filters;
 
 /// Bytes of a part, at most.
-const PART_BYTES_MAX: usize = 1 << 20;
+pub(crate) const PART_BYTES_MAX: usize = 1 << 20;
+/// Bytes of what a template computes on the way, at most.
+const MEMORY_MAX: u64 = 64 << 20;
+/// Bytes that all steps of a template together can touch: some seconds.
+const WORK_MAX: u64 = 16 << 30;
+/// Steps that any template has, however much each can touch.
+const STEPS_MIN: u64 = 1_000;
 /// Steps of a template, at most. A letter has some hundreds.
 const STEPS_MAX: u64 = 500_000;
 /// Templates within templates; what is deeper is hardly written by hand.
@@ -25,6 +33,9 @@ const DEPTH_MAX: usize = 100;
 const WITH_LINES: [&str; 2] = ["text", "html"];
 /// Parts of a mail that say who it is from.
 const MAILBOXES: [&str; 2] = ["from", "reply_to"];
+
+/// How one can unsubscribe.
+const WAYS_OUT: [&str; 3] = ["https://", "http://", "mailto:"];
 
 /// Why there is nothing to send.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -42,7 +53,8 @@ pub struct Unfit {
 #[derive(Debug)]
 pub struct Composer {
     templates: Environment<'static>,
-    parts: Vec<String>,
+    /// The parts, and what each can take in memory.
+    parts: Vec<(String, Bytes)>,
     campaign: String,
     channel: Channel,
     fields: Fields,
@@ -59,14 +71,19 @@ impl Composer {
         templates.set_debug(true);
         // With it a loop could put a list into a list, without end.
         templates.remove_global("namespace");
+        templates.remove_global("debug");
+        filters::limit(&mut templates);
         let mut parts = Vec::new();
         for (part, text) in campaign.parts() {
             if let Some((line, reason)) = too_deep(text) {
                 return Err(Unfit { part: part.to_owned(), line: Some(line), reason });
             }
+            // Before it is compiled, which computes what is known by then.
+            let bytes = bounds::of(text, MEMORY_MAX);
+            let bytes = bytes.map_err(|(line, reason)| Unfit { part: part.to_owned(), line: Some(line), reason })?;
             let added = templates.add_template_owned(part.to_owned(), text.to_owned());
             added.map_err(|error| unfit(part, &error))?;
-            parts.push(part.to_owned());
+            parts.push((part.to_owned(), bytes));
         }
         let (id, channel) = (campaign.id.clone(), campaign.channel);
         Ok(Self { templates, parts, campaign: id, channel, fields: campaign.fields() })
@@ -80,9 +97,11 @@ impl Composer {
     /// What this recipient is sent, or what is wrong with it.
     pub fn message(&self, recipient: &Recipient) -> Result<Message, Unfit> {
         let variables = self.variables(recipient);
+        let row = recipient.data.iter().map(|(name, value)| size(value) + name.len() as u64).sum::<u64>()
+            + (recipient.id.len() + recipient.address.len()) as u64;
         let mut parts = Vec::with_capacity(self.parts.len());
-        for part in &self.parts {
-            let text = self.render(part, &variables)?;
+        for (part, bytes) in &self.parts {
+            let text = self.render(part, bytes.of(row), &variables)?;
             self.fits(part, &text).map_err(|reason| Unfit { part: part.clone(), line: None, reason })?;
             parts.push((part.clone(), text));
         }
@@ -108,11 +127,22 @@ impl Composer {
         Value::from_pairs(variables)
     }
 
-    fn render(&self, part: &str, variables: &Value) -> Result<String, Unfit> {
-        let mut text = Limited { bytes: Vec::new(), is_full: false };
-        let template = self.templates.get_template(part).map_err(|error| unfit(part, &error))?;
-        let rendered = template.render_captured_to(variables.clone(), &mut text).map(drop);
+    /// Fills in a part that can take so many bytes of memory for this recipient.
+    fn render(&self, part: &str, bytes: u64, variables: &Value) -> Result<String, Unfit> {
         let fail = |reason: String| Unfit { part: part.to_owned(), line: None, reason };
+        if bytes > MEMORY_MAX {
+            return Err(fail(format!("could come to more than {} MiB for this recipient", MEMORY_MAX >> 20)));
+        }
+        // Where each step can touch much, there are fewer of them.
+        let steps = (WORK_MAX / bytes.max(1)).max(STEPS_MIN);
+        let mut slower = None;
+        if steps < STEPS_MAX {
+            slower.insert(self.templates.clone()).set_fuel(Some(steps));
+        }
+        let templates = slower.as_ref().unwrap_or(&self.templates);
+        let mut text = Limited { bytes: Vec::new(), is_full: false };
+        let template = templates.get_template(part).map_err(|error| unfit(part, &error))?;
+        let rendered = template.render_captured_to(variables.clone(), &mut text).map(drop);
         match rendered {
             Err(_) if text.is_full => Err(fail(format!("is longer than {PART_BYTES_MAX} bytes"))),
             Err(error) => Err(unfit(part, &error)),
@@ -129,6 +159,9 @@ impl Composer {
         }
         if text.chars().any(|c| c.is_control() && c != '\t') {
             return Err("has control characters".to_owned());
+        }
+        if part == UNSUBSCRIBE && !WAYS_OUT.iter().any(|way| text.trim_start().starts_with(way)) {
+            return Err(format!("begins with none of {}", WAYS_OUT.join(", ")));
         }
         if self.channel == Channel::Email && MAILBOXES.contains(&part) {
             address::mailbox(text).map_err(|reason| format!("is no address: {reason}"))?;
@@ -163,6 +196,18 @@ fn culprit(error: &minijinja::Error) -> Option<&str> {
     let start = source.get(..range.start)?.trim_end_matches(is_before).len();
     let piece = source.get(start..range.end)?.trim();
     (!piece.is_empty() && piece.len() <= 200).then_some(piece)
+}
+
+/// About how many bytes something takes.
+fn size(value: &serde_json::Value) -> u64 {
+    use serde_json::Value as Json;
+    const EACH: u64 = 64;
+    EACH + match value {
+        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+        Json::String(text) => text.len() as u64,
+        Json::Array(list) => list.iter().map(size).sum(),
+        Json::Object(map) => map.iter().map(|(name, value)| name.len() as u64 + size(value)).sum(),
+    }
 }
 
 /// A text that does not grow for ever.

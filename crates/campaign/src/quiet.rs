@@ -87,6 +87,11 @@ impl Quiet {
         self.wait(now, field.and_then(|field| recipient.data.get(field)).and_then(|zone| zone.as_str()))
     }
 
+    /// The field that has a recipient's own zone, if there is one.
+    pub fn zone_field(&self) -> Option<&str> {
+        self.hours.zone_field.as_deref()
+    }
+
     fn is_quiet(&self, zone: &TimeZone, at: Moment) -> bool {
         let clock = zone.to_datetime(at).time();
         if self.from < self.until {

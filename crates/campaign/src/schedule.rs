@@ -52,6 +52,10 @@ fn begins_at(at: &str, zone: Option<&str>) -> Result<Timestamp, String> {
         }
         (None, None) => {
             local(at)?;
+            let has_offset = at.ends_with(['Z', 'z']) || at.rfind(['+', '-']).is_some_and(|place| place > 10);
+            if has_offset {
+                return Err(format!("`{at}` is too far away"));
+            }
             return Err(format!("`{at}` is a local time: say in which `zone`, or write an offset such as +01:00"));
         }
     };

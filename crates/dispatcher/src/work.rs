@@ -14,6 +14,7 @@ use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job, OutboxItem, Suppression};
 use onward_store::{Commit, Conflict, Error, Field as _, Key, Kind, Outcome, Record as _, Records as _, Scan, Store};
 use serde_json::{Value, json};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::audience::{self, Recipient};
@@ -21,7 +22,7 @@ use crate::audit;
 use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::measure;
-use crate::outlet::{Admission, Outlet};
+use crate::outlet::{Admission, Message, Outlet};
 use crate::reserve::{self, Durable};
 use crate::rows::{self, Origin};
 
@@ -422,9 +423,10 @@ impl<'a> Work<'a> {
     async fn call(&mut self, positions: &[usize]) -> Result<Option<Vec<(usize, Answer)>>, Error> {
         let Some(durable) = self.durable.take() else { return Ok(None) };
         let (mut answers, mut reservations) = (Vec::new(), Vec::new());
-        for &position in positions {
+        let compose = |&position: &usize| (position, self.compose(&self.recipients[position]));
+        for (position, composed) in apart(|| positions.iter().map(compose).collect::<Vec<_>>()) {
             let Some((row, _)) = &self.rows[position] else { continue };
-            match self.outlet.compose.compose(&self.recipients[position]) {
+            match composed {
                 Ok(message) => reservations.extend(durable.reservation(row, message)),
                 Err(words) => answers.push((position, Answer::Unfit(words.into()))),
             }
@@ -475,6 +477,11 @@ impl<'a> Work<'a> {
         Ok(Some(answers))
     }
 
+    fn compose(&self, recipient: &Recipient) -> Result<Message, String> {
+        let composed = std::panic::catch_unwind(AssertUnwindSafe(|| self.outlet.compose.compose(recipient)));
+        composed.unwrap_or_else(|_| Err("the template panicked".to_owned()))
+    }
+
     /// Keeps the job for another lease. Tells whether it is this worker's.
     async fn renew(&mut self) -> Result<bool, Error> {
         let asked = Instant::now();
@@ -517,6 +524,14 @@ impl<'a> Work<'a> {
             })
         });
         join_all(looks).await
+    }
+}
+
+/// Computes something that may take long. Where there are other threads, they go on with what waits for this one.
+fn apart<T>(compute: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => tokio::task::block_in_place(compute),
+        _ => compute(),
     }
 }
 

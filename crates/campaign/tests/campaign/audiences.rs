@@ -219,7 +219,9 @@ proptest! {
         let starts = [(Format::Csv, "email,id\na@example.com,"), (Format::Tsv, "email\tid\na@example.com\t"), (Format::Jsonl, "")];
         for (format, start) in starts {
             let text = [start.as_bytes(), &bytes[..]].concat();
-            for recipient in read(&text[..], format, &by_email(), Channel::Email).unwrap().flatten() {
+            // Quotes that do not fit may be found at once.
+            let Ok(rows) = read(&text[..], format, &by_email(), Channel::Email) else { continue };
+            for recipient in rows.flatten() {
                 prop_assert!(!recipient.id.is_empty() && recipient.id.len() <= 255);
                 prop_assert!(!recipient.address.contains(['\r', '\n', ' ']));
             }

@@ -37,7 +37,7 @@ fn over(campaign: &Campaign, text: &str) -> Vec<Prerequisite> {
 
 #[test]
 fn a_good_campaign_passes() {
-    let campaign = campaign_with(LETTER, "unsubscribe: u");
+    let campaign = campaign_with(LETTER, "unsubscribe: 'https://example.com/u'");
     let list = over(&campaign, "email,name\na@example.com,Ada\n");
     assert!(list.iter().all(|it| it.pass), "{list:?}");
     let ids: Vec<&str> = list.iter().map(|it| it.id.as_str()).collect();
@@ -74,6 +74,28 @@ fn templates_have_to_be_right() {
     assert_eq!(passes(&campaign_with("{ text: '{{ nobody }}' }", ""), "template.renders"), Some(false));
     assert_eq!(passes(&campaign_with("{ from: nobody }", ""), "template.renders"), Some(false));
     assert_eq!(passes(&campaign_with(LETTER, ""), "template.renders"), Some(true));
+}
+
+#[test]
+fn whoever_cannot_unsubscribe_by_a_link_or_a_mail_is_sent_nothing() {
+    let list = over(&campaign_with(LETTER, "unsubscribe: 'javascript:alert(1)'"), "email,name\na@example.com,Ada\n");
+    let (pass, message) = found(&list, "template.renders").unwrap();
+    assert!(!pass && message.contains("https://"), "{message}");
+}
+
+#[test]
+fn a_field_for_time_zones_that_nobody_has_is_found_and_quiet_hours_are_told() {
+    let quiet = |field: &str| {
+        let schedule =
+            format!("schedule: {{ quiet: {{ from: '00:00', until: '23:59', zone: UTC, zone_field: {field} }} }}");
+        over(&campaign_with(LETTER, &schedule), "email,name,zone\na@example.com,Ada,Europe/Berlin\nb@example.com,Bo,\n")
+    };
+    let (pass, message) = found(&quiet("zone"), "schedule.zones").unwrap();
+    assert!(pass && message.starts_with("1 of 2 say"), "{message}");
+    let (pass, message) = found(&quiet("zones"), "schedule.zones").unwrap();
+    assert!(!pass && message.contains("`zones`"), "{message}");
+    let (pass, message) = found(&quiet("zone"), "schedule").unwrap();
+    assert!(pass && message.contains("when the quiet hours end"), "{message}");
 }
 
 #[test]

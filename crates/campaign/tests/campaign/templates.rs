@@ -106,6 +106,63 @@ fn a_template_ends() {
 }
 
 #[test]
+fn a_template_does_not_use_up_the_memory() {
+    let refused = |text: &str| {
+        let mut campaign = campaign_with(LETTER, "");
+        campaign.template.insert("text".into(), text.to_owned());
+        match Composer::new(&campaign) {
+            Ok(composer) => composer.preview(&recipient(json!({ "name": "x".repeat(1_000), "n": 5_000 }))).err(),
+            Err(unfit) => Some(unfit.to_string()),
+        }
+    };
+    let doubled = |first: &str, again: &str| format!("{first}{}{{{{ a|length }}}}", again.repeat(30));
+    for text in [
+        doubled("{% set a = 'x' * 1000 %}", "{% set a = a ~ a %}"),
+        doubled("{% set a = name %}", "{% set a = a ~ a %}"),
+        doubled("{% set a = name %}", "{% set a = a + a %}"),
+        doubled("{% set a = name %}", "{% set a = [a, a] %}"),
+        doubled("{% set a = name %}", "{% set a = a|tojson %}"),
+        doubled("{% set a = name %}", "{% set a = '%s%s'|format(a, a) ~ a %}"),
+        format!("{{{{ name{} }}}}", "|urlencode".repeat(40)),
+        "{% set a = name %}{% for i in range(40) %}{% set a = a ~ a %}{% endfor %}".to_owned(),
+        "{% with a = name ~ name ~ name %}{% with a = a * 100000 %}{{ a|length }}{% endwith %}{% endwith %}".to_owned(),
+        "{{ ('x' * 100000000)|length }}".to_owned(),
+        "{{ (name * n)|length }}".to_owned(),
+        "{{ ('x' * 100000)|replace('x', 'y' * 6000) }}".to_owned(),
+        "{{ range(100000)|join('x' * 100000) }}".to_owned(),
+        "{{ range(100000)|map('replace', '1', 'x' * 100000)|list|length }}".to_owned(),
+        "{{ '%900000000d'|format(1) }}".to_owned(),
+        "{{ [1]|slice(1000000000) }}".to_owned(),
+        "{{ name|indent(1000000000) }}".to_owned(),
+        "{% set a %}{% for i in range(100000) %}{{ name }}{% endfor %}{% endset %}{{ a|length }}".to_owned(),
+        "{% filter upper %}{% for i in range(100000) %}{{ name }}{% endfor %}{% endfilter %}".to_owned(),
+    ] {
+        let words = refused(&text).unwrap_or_default();
+        let known = [
+            "could come to",
+            "longer",
+            "may repeat",
+            "there is no filter",
+            "`map` takes",
+            "a format has",
+            "needs a value",
+            "no blocks",
+        ];
+        assert!(known.iter().any(|known| words.contains(known)), "{text}: {words}");
+    }
+    for text in [
+        "{% set full = name ~ ' ' ~ name %}{% set greeting = 'Dear ' ~ full %}{{ greeting }}",
+        "{% set total = 0 %}{% for i in range(3000) %}{% set total = total + i %}{% endfor %}{{ total }}",
+        "{{ n|float * 1.19 }} {{ '%.2f'|format(n * 2) }} {{ n * 3 }} {{ (n|int * n|int)|round(2) }}",
+        "{% for part in name|list %}{% if loop.index < 5 %}{{ part|upper ~ loop.index }}{% endif %}{% endfor %}",
+        "{{ [name, name]|join(', ')|replace('x', 'y')|title }} {{ data|tojson|length }} {{ name|urlencode }}",
+        "{{ [3, 1]|sort|map('string')|join('-') }} {{ name|default('you')|trim|e }}",
+    ] {
+        assert_eq!(refused(text), None, "{text}");
+    }
+}
+
+#[test]
 fn a_template_does_not_use_up_the_stack() {
     let repeated = [
         ("{{ 1", "+1", " }}"),
