@@ -169,9 +169,6 @@ impl<'a> Walk<'a> {
             // What is printed into these is not counted as what is printed otherwise is.
             Stmt::SetBlock(it) => Err(refused(it.span(), "`set` needs a value: `{% set name = … %}`")),
             Stmt::FilterBlock(it) => Err(refused(it.span(), "there are no blocks of `filter`")),
-            // Features of the engine that are switched off.
-            #[allow(unreachable_patterns)]
-            _ => Ok(()),
         }
     }
 
