@@ -158,6 +158,11 @@ impl Node {
         self
     }
 
+    /// What it is called among the nodes of the store: another each time.
+    pub const fn id(&self) -> &Text {
+        &self.holder.id
+    }
+
     /// What clients of the same process tell its shards, and hear of them.
     pub fn nearby(&self) -> Arc<Nearby> {
         Arc::clone(&self.nearby)

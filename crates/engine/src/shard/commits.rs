@@ -83,7 +83,7 @@ impl Core {
             actions.push(Action::ReadInbox);
         }
         if self.options.traces {
-            let spans = span::spans(&active.row, active.execution.journal(), done.recorded);
+            let spans = span::spans(&active.row.function, active.execution.journal(), done.recorded);
             if !spans.is_empty() {
                 actions.push(Action::Spans(spans));
             }

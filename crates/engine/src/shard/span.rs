@@ -7,7 +7,6 @@ use std::ops::Range;
 use onward_journal::{
     AwaitKind, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Performer, PromiseId, Text, Timestamp,
 };
-use onward_store::tables::Execution as Row;
 
 use super::AttemptId;
 
@@ -61,18 +60,18 @@ pub enum What {
     },
 }
 
-/// What the events with these sequences brought to an end.
-pub(super) fn spans(row: &Row, journal: &Journal, recorded: Range<u64>) -> Vec<Span> {
+/// What the events with these sequences brought to an end, in an execution of this function.
+pub(super) fn spans(function: &Text, journal: &Journal, recorded: Range<u64>) -> Vec<Span> {
     let place = |sequence: u64| usize::try_from(sequence).unwrap_or(usize::MAX);
     let events = journal.events();
     let (from, to) = (place(recorded.start).min(events.len()), place(recorded.end).min(events.len()));
-    let past = |place: usize| Past { row, journal, events: &events[..place] };
+    let past = |place: usize| Past { function, journal, events: &events[..place] };
     (from..to).filter_map(|place| past(place).ended_by(&events[place])).collect()
 }
 
 /// What came before an event.
 struct Past<'a> {
-    row: &'a Row,
+    function: &'a Text,
     journal: &'a Journal,
     events: &'a [JournalEvent],
 }
@@ -107,8 +106,11 @@ impl Past<'_> {
         }
     }
 
+    /// Clocks are set back, and nodes differ: still nothing begins before its execution, or ends before it begins.
     fn span(&self, what: What, begun: Timestamp, recorded: &JournalEvent, error: Option<Text>) -> Span {
-        Span { execution: self.row.execution_id, what, begun, ended: recorded.timestamp, error }
+        let first = self.events.first().map_or(begun, |first| first.timestamp);
+        let begun = begun.max(first);
+        Span { execution: self.journal.fold().execution(), what, begun, ended: recorded.timestamp.max(begun), error }
     }
 
     fn whole(&self, recorded: &JournalEvent, error: Option<Text>) -> Option<Span> {
@@ -117,12 +119,15 @@ impl Past<'_> {
             let execution = promise.execution_root();
             promise.number_in(execution).map(|number| AttemptId { execution, number, attempt })
         });
-        let what = What::Execution { function: self.row.function.clone(), parent };
-        Some(self.span(what, first.timestamp, recorded, error))
+        let what = What::Execution { function: self.function.clone(), parent };
+        let mut whole = self.span(what, first.timestamp, recorded, error);
+        // Nor does anything end after its execution.
+        whole.ended = self.events.iter().fold(whole.ended, |ended, event| ended.max(event.timestamp));
+        Some(whole)
     }
 
     fn number(&self, promise: &PromiseId) -> Option<u32> {
-        promise.number_in(self.row.execution_id)
+        promise.number_in(self.journal.fold().execution())
     }
 
     fn last(&self, is_it: impl Fn(&Event) -> bool) -> Option<&JournalEvent> {
@@ -144,4 +149,44 @@ impl Past<'_> {
 
 fn failure(result: &InvokeResult) -> Option<Text> {
     result.as_ref().err().map(|error| error.to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_journal::{ComponentDigest, Payload};
+
+    use super::*;
+
+    #[test]
+    fn spans_lie_within_their_execution_whatever_the_clock_does() {
+        let component_digest = ComponentDigest::of(b"component");
+        let execution = ExecutionId::derive(&component_digest, None, "key");
+        let promise_id = execution.child(0);
+        let input = Payload::null();
+        let fire_at = Timestamp::from_micros(9_000_000).unwrap();
+        let events = [
+            (
+                5,
+                Event::ExecutionStarted {
+                    component_digest,
+                    input,
+                    parent_id: None,
+                    idempotency_key: Some("key".into()),
+                },
+            ),
+            // The clock was set back, and forwards, and back again.
+            (3, Event::TimerScheduled { promise_id: promise_id.clone(), duration_ms: 1, fire_at }),
+            (9, Event::TimerFired { promise_id }),
+            (4, Event::ExecutionCompleted { result: Payload::null(), continued_as: None }),
+        ];
+        let mut journal = Journal::new(execution);
+        for (sequence, (second, event)) in (0..).zip(events) {
+            let timestamp = Timestamp::from_micros(second * 1_000_000).unwrap();
+            journal.append(JournalEvent { sequence, timestamp, event }).unwrap();
+        }
+        let spans = spans(&"function".into(), &journal, 0..4);
+        let seconds = |at: Timestamp| at.as_micros() / 1_000_000;
+        let times: Vec<_> = spans.iter().map(|span| (seconds(span.begun), seconds(span.ended))).collect();
+        assert_eq!(times, [(5, 9), (5, 9)]);
+    }
 }
