@@ -361,10 +361,8 @@ fn refused(span: Span, reason: &str) -> Refused {
 fn grown(name: &str, bound: Bound, arguments: Bytes) -> Option<Bound> {
     Some(match name {
         "safe" => bound,
-        "trim" | "string" | "attr" | "first" | "last" | "min" | "max" | "sum" => match name {
-            "trim" | "string" => Bound::text(bound.written()),
-            _ => Bound::anything(bound.bytes),
-        },
+        "trim" | "string" => Bound::text(bound.written()),
+        "attr" | "first" | "last" | "min" | "max" | "sum" => Bound::anything(bound.bytes),
         "lower" | "upper" | "title" | "capitalize" => Bound::text(bound.written().times(3)),
         "escape" | "e" | "urlencode" | "tojson" => Bound::text(bound.written().times(WRITTEN)),
         // Ours, which have this limit themselves.

@@ -39,6 +39,11 @@ pub(crate) fn position(item: &str) -> Option<usize> {
     item.rsplit_once('.')?.1.parse().ok()
 }
 
+/// The job of an item.
+pub(crate) fn job_of(item: &str) -> Option<Text> {
+    item.rsplit_once('.').map(|(job, _)| job.into())
+}
+
 /// The items of a job that have rows, in their order.
 pub(crate) async fn items(store: &dyn Store, job: &str) -> Result<Vec<(OutboxItem, u64)>, Error> {
     let mut scan = Scan::all::<OutboxItem>().until(&Text::from(format!("{job}.~")));

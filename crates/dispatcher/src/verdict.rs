@@ -47,10 +47,8 @@ pub(crate) async fn settle(
 ) -> Result<Vec<Settled>, Refused> {
     let (mut jobs, mut settled): (BTreeMap<Text, BTreeSet<Text>>, Vec<Settled>) = Default::default();
     for item in items {
-        let id = Text::from(item.as_str());
-        let found: Option<(OutboxItem, u64)> = store.get(Key(vec![id.to_value()])).await?;
-        match found.filter(|(row, _)| scope.has(&row.tenant_id, &row.workspace_id)) {
-            Some((row, _)) => drop(jobs.entry(row.job_id).or_default().insert(id)),
+        match rows::job_of(item) {
+            Some(job) => drop(jobs.entry(job).or_default().insert(item.as_str().into())),
             None => settled.push((item.clone(), Err(Refused::NoItem(item.clone())))),
         }
     }
@@ -58,7 +56,7 @@ pub(crate) async fn settle(
         let mut tries = 0;
         let outcomes = loop {
             tries += 1;
-            match settle_of(store, &job, &items, said).await {
+            match settle_of(store, scope, &job, &items, said).await {
                 // Another verdict on the same job was quicker.
                 Err(Refused::Store(error)) if error.kind() == Kind::Conflict && tries < TRIES => {}
                 Ok(outcomes) => break outcomes,
@@ -74,23 +72,32 @@ pub(crate) async fn settle(
 /// Settles items of one job in one commit.
 async fn settle_of(
     store: &dyn Store,
+    scope: &Scope,
     id: &Text,
-    items: &BTreeSet<Text>,
+    wanted: &BTreeSet<Text>,
     said: Said<'_>,
 ) -> Result<Vec<Settled>, Refused> {
     let Said { verdict, by, why } = said;
     let refused = |item: &Text, refused: Refused| (item.to_string(), Err(refused));
+    let none = |item: &Text| refused(item, Refused::NoItem(item.to_string()));
     let job: Option<(Job, u64)> = store.get(Key(vec![id.to_value()])).await?;
-    let Some((mut job, job_version)) = job else { return Err(Refused::NoJob(id.to_string())) };
+    let job = job.filter(|(job, _)| scope.has(&job.tenant_id, &job.workspace_id));
+    let Some((mut job, job_version)) = job else { return Ok(wanted.iter().map(none).collect()) };
+    let stored = rows::items(store, id).await?;
+    let known: BTreeSet<&Text> = stored.iter().map(|(row, _)| &row.id).collect();
+    let (items, absent): (Vec<&Text>, Vec<&Text>) = wanted.iter().partition(|item| known.contains(item));
+    let mut settled: Vec<Settled> = absent.into_iter().map(none).collect();
     let run: Option<(CampaignRun, u64)> = store.get(Key(vec![job.run_id.to_value()])).await?;
     let Some((run, _)) = run else { return Err(Refused::NoRun(job.run_id.to_string())) };
     if *verdict == Verdict::Again && Control::parse(&run.control) == Some(Control::Cancelled) {
-        return Ok(items.iter().map(|item| refused(item, Refused::Cancelled(run.id.to_string()))).collect());
+        settled.extend(items.into_iter().map(|item| refused(item, Refused::Cancelled(run.id.to_string()))));
+        return Ok(settled);
     }
     // Whoever has it may be asking the provider just now.
     if rows::job_status(&job) == JobStatus::Locked {
         let until = job.locked_until.unwrap_or(job.run_after);
-        return Ok(items.iter().map(|item| refused(item, Refused::Held(id.to_string(), until))).collect());
+        settled.extend(items.into_iter().map(|item| refused(item, Refused::Held(id.to_string(), until))));
+        return Ok(settled);
     }
     let now = store.now().await?;
     let (act, reason, message_id) = match verdict {
@@ -98,10 +105,9 @@ async fn settle_of(
         Verdict::Failed => (Act::Refuse, Some(Reason::Verdict), None),
         Verdict::Again => (Act::Miss, None, None),
     };
-    let stored = rows::items(store, id).await?;
     let mut slots = slots(&job, &stored, now);
-    let (mut commit, mut settled) = (Commit::new(), Vec::new());
-    for (row, version) in stored.into_iter().filter(|(row, _)| items.contains(&row.id)) {
+    let mut commit = Commit::new();
+    for (row, version) in stored.into_iter().filter(|(row, _)| wanted.contains(&row.id)) {
         let Some(to) = Some(rows::standing(&row)).filter(|it| *it == Standing::InDoubt).and_then(|it| it.after(act))
         else {
             settled.push(refused(&row.id, Refused::NotInDoubt(row.id.to_string())));

@@ -374,7 +374,8 @@ impl<'a> Work<'a> {
         };
         let until = matches!(conclusion, Some(Conclusion::PutOff(_) | Conclusion::Retry(_))).then_some(job.run_after);
         let counts = json!({
-            "until": until.map(|until| until.to_string()), "served": job.served, "failed": job.failed, "skipped": job.skipped, "inDoubt": job.in_doubt,
+            "until": until.map(|until| until.to_string()),
+            "served": job.served, "failed": job.failed, "skipped": job.skipped, "inDoubt": job.in_doubt,
             "error": job.error.as_deref(),
         });
         events.push((event, about(counts)));
