@@ -1,6 +1,7 @@
 //! The providers of a node, and how each campaign run reaches people by one of them.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use onward_journal::Text;
 use onward_providers::{ProviderSpec, Secrets, Throttle};
 use onward_store::tables::{CampaignRun, Node};
 use onward_store::{Error, Records as _, Scan, Store};
+use tokio::time::Instant;
 
 use crate::gate::Hours;
 
@@ -21,6 +23,12 @@ const INLINE_MAX: usize = 256;
 
 /// How often to count the nodes that share the limits of providers.
 const COUNT: Duration = Duration::from_secs(5);
+
+/// By then all others have counted this one.
+const NOTICED: Duration = Duration::from_secs(10);
+
+/// How often to look whether this node is among them.
+const APPEAR: Duration = Duration::from_millis(100);
 
 /// The providers of a node.
 pub struct House {
@@ -35,7 +43,8 @@ struct State {
     /// Providers that were needed so far, by their definitions: campaigns with the same one share its limits.
     made: BTreeMap<String, Made>,
     runs: BTreeMap<Text, Arc<Outlet>>,
-    nodes: u32,
+    /// How many share the limits, if that is known.
+    nodes: Option<NonZeroU32>,
 }
 
 #[derive(Clone)]
@@ -69,22 +78,38 @@ impl House {
         vec![known, usable]
     }
 
-    /// Shares the limits of providers with the other nodes that are alive, as long as there are any.
-    pub async fn follow(&self, store: &dyn Store) {
+    /// Shares the limits of providers with the other nodes of the store that are alive, this one being `me`. By a provider that
+    /// has limits nobody is reached before it is known who shares them, and before they know of this node.
+    pub async fn follow(&self, store: &dyn Store, me: &str) {
+        let mut seen: Option<Instant> = None;
         loop {
-            match count(store).await {
-                Ok(nodes) => self.share(nodes),
-                Err(error) => tracing::debug!(%error, "the nodes could not be counted"),
-            }
-            tokio::time::sleep(COUNT).await;
+            let wait = match census(store, me).await {
+                Ok(Some(nodes)) => {
+                    let since = *seen.get_or_insert_with(Instant::now);
+                    let is_known = self.state().nodes.is_some() || nodes.get() == 1 || since.elapsed() >= NOTICED;
+                    self.share(is_known.then_some(nodes));
+                    COUNT
+                }
+                // Nobody leaves it a part.
+                Ok(None) => {
+                    seen = None;
+                    self.share(None);
+                    APPEAR
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the nodes could not be counted");
+                    COUNT
+                }
+            };
+            tokio::time::sleep(wait).await;
         }
     }
 
-    fn share(&self, nodes: u32) {
+    fn share(&self, nodes: Option<NonZeroU32>) {
         let mut state = self.state();
-        state.nodes = nodes.max(1);
+        state.nodes = nodes;
         for made in state.made.values() {
-            made.throttle.share(nodes.max(1));
+            made.throttle.share(nodes);
         }
     }
 
@@ -119,7 +144,7 @@ impl House {
         let provider = spec.build(name, &*self.secrets)?;
         let throttle = Arc::new(Throttle::new(spec.limits()));
         let mut state = self.state();
-        throttle.share(state.nodes.max(1));
+        throttle.share(state.nodes);
         if state.made.len() >= self.named.len() + INLINE_MAX {
             // Those that are in use live on in the outlets that use them.
             state.made.clear();
@@ -162,10 +187,15 @@ impl Outlets for House {
     }
 }
 
-/// How many nodes are alive.
-async fn count(store: &dyn Store) -> Result<u32, Error> {
+/// How many nodes are alive, if this one is among them.
+async fn census(store: &dyn Store, me: &str) -> Result<Option<NonZeroU32>, Error> {
     let now = store.now().await?;
     let nodes: Vec<(Node, u64)> = store.list(Scan::all::<Node>()).await?;
-    let alive = nodes.iter().filter(|(node, _)| node.seen_until > now).count();
-    Ok(u32::try_from(alive).unwrap_or(u32::MAX))
+    let mut alive = nodes.iter().filter(|(node, _)| node.seen_until > now);
+    let count = NonZeroU32::new(u32::try_from(alive.clone().count()).unwrap_or(u32::MAX));
+    Ok(count.filter(|_| alive.any(|(node, _)| &*node.node_id == me)))
 }
+
+#[cfg(test)]
+#[path = "house_tests.rs"]
+mod tests;

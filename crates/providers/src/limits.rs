@@ -98,6 +98,11 @@ impl Rates {
         [each(self.per_second, 1), each(self.per_minute, 60), each(self.per_hour, 3_600)]
     }
 
+    /// Whether there are any.
+    pub(crate) fn are_any(&self) -> bool {
+        self.intervals_us().iter().any(Option::is_some)
+    }
+
     fn check(&self, whose: &str) -> Result<(), String> {
         match [self.per_second, self.per_minute, self.per_hour, self.burst].contains(&Some(0)) {
             true => {

@@ -4,6 +4,7 @@
 //! rate. Somebody passes when all of the numbers allow it, and then all of them move on; or none does.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,9 @@ use crate::limits::{Limits, Rates};
 
 /// Domains of which something is remembered, at most. A domain that waits for nothing is forgotten.
 const DOMAINS_MAX: usize = 65_536;
+
+/// How long to wait before one asks again how many share the limits.
+const SHARED_US: i64 = 250_000;
 
 /// How long to wait at least for a place among the domains.
 const PLACE_US: i64 = 100_000;
@@ -34,7 +38,7 @@ pub struct Throttle {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many share the limits.
+    /// How many share the limits; nobody knows yet if there are none.
     nodes: u32,
     latest: i64,
     /// Until when nobody passes, because the provider has said so.
@@ -94,9 +98,10 @@ impl Throttle {
         Self { limits, state: Mutex::new(State { nodes: 1, ..State::default() }), domains_max: DOMAINS_MAX }
     }
 
-    /// So many nodes share the limits from now on. Each has its part, and be there ever so many, some of it.
-    pub fn share(&self, nodes: u32) {
-        self.state().nodes = nodes.max(1);
+    /// So many nodes share the limits from now on. Each has its part, and be there ever so many, some of it. As long as nobody
+    /// knows how many, nobody passes where there are limits.
+    pub fn share(&self, nodes: Option<NonZeroU32>) {
+        self.state().nodes = nodes.map_or(0, NonZeroU32::get);
     }
 
     /// Lets one pass who is reached at this address; or says how long to wait until it is worth asking again.
@@ -118,7 +123,7 @@ impl Throttle {
         let limits = self.limits.per_domain.as_ref()?;
         let domain = normal(address.rsplit_once('@')?.1);
         let rates = limits.overrides.get(&domain).copied().unwrap_or_else(|| limits.rates());
-        rates.intervals_us().iter().any(Option::is_some).then_some((domain, rates))
+        rates.are_any().then_some((domain, rates))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -131,9 +136,12 @@ impl State {
     /// How many microseconds to wait; nothing if one has passed.
     fn take(&mut self, throttle: &Throttle, address: &str, now: i64) -> i64 {
         let now = self.observe(now);
-        let (rates, nodes) = (throttle.limits.rates(), self.nodes);
+        let (rates, domain) = (throttle.limits.rates(), throttle.domain_of(address));
+        if self.nodes == 0 && (domain.is_some() || rates.are_any()) {
+            return SHARED_US;
+        }
+        let nodes = self.nodes.max(1);
         let mut wait = self.all.wait(&rates, nodes, now).max(self.held_until - now);
-        let domain = throttle.domain_of(address);
         if let Some((name, rates)) = &domain {
             let of_domain = match self.domains.get(name) {
                 Some(due) => due.wait(rates, nodes, now),

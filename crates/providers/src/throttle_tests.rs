@@ -1,5 +1,6 @@
 //! In any time no more pass than may, and everybody passes eventually.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use onward_dispatcher::{Admission, Gate as _, Recipient};
@@ -84,11 +85,17 @@ fn a_domain_that_is_full_takes_nothing_from_the_provider() {
 #[test]
 fn nodes_share_the_limits_and_each_has_some_of_them() {
     let throttle = Throttle::new(&Limits { burst: Some(4), ..per_second(10) });
-    throttle.share(2);
+    throttle.share(NonZeroU32::new(2));
     assert_eq!(passes(&throttle, &["a@x.org"; 4], 0), [0, 0, 200_000, 400_000]);
-    throttle.share(1_000);
+    throttle.share(NonZeroU32::new(1_000));
     assert_eq!(passes(&throttle, &["a@x.org"; 2], 60_000_000), [60_000_000, 160_000_000]);
-    throttle.share(0);
+    throttle.share(None);
+    assert_eq!(
+        throttle.take("a@x.org", at(900_000_000)),
+        Err(Duration::from_millis(250)),
+        "nobody knows how many share"
+    );
+    throttle.share(NonZeroU32::new(1));
     assert_eq!(passes(&throttle, &["a@x.org"; 4], 900_000_000), [900_000_000; 4]);
 }
 
@@ -172,7 +179,7 @@ proptest! {
             per_domain: Some(per_domain),
         };
         let throttles: Vec<Throttle> = (0..nodes).map(|_| Throttle::new(&limits)).collect();
-        throttles.iter().for_each(|throttle| throttle.share(nodes));
+        throttles.iter().for_each(|throttle| throttle.share(NonZeroU32::new(nodes)));
         let (mut now, mut passed, mut by_domain) = (0, Vec::new(), vec![Vec::new(); 3]);
         for (place, (pause, domain, waits)) in asked.into_iter().enumerate() {
             now += pause;

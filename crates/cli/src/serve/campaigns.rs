@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use onward_dispatcher::{Dispatcher, Options, Outlets};
+use onward_journal::Text;
 use onward_outlets::House;
 use onward_store::{Error, Store};
 use serde::Deserialize;
@@ -94,7 +95,7 @@ pub(super) struct Sending {
 
 impl Sending {
     /// Begins, in the background.
-    pub(super) fn begin(settings: &Settings, store: &Arc<dyn Store>, house: &Arc<House>) -> Self {
+    pub(super) fn begin(settings: &Settings, store: &Arc<dyn Store>, node: &Text, house: &Arc<House>) -> Self {
         let options = Options {
             worker: settings.node_name.value.as_str().into(),
             lanes: settings.campaigns.lanes.value.get() as usize,
@@ -104,8 +105,8 @@ impl Sending {
         };
         let dispatcher = Dispatcher::new(Arc::clone(store), Arc::clone(house) as Arc<dyn Outlets>, options);
         let (stop, stopped) = watch::channel(false);
-        let (house, store) = (Arc::clone(house), Arc::clone(store));
-        let sharing = tokio::spawn(async move { house.follow(&*store).await });
+        let (house, store, node) = (Arc::clone(house), Arc::clone(store), node.clone());
+        let sharing = tokio::spawn(async move { house.follow(&*store, &node).await });
         Self { stop, dispatching: tokio::spawn(dispatcher.run(stopped)), sharing }
     }
 

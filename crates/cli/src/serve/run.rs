@@ -90,7 +90,7 @@ pub(super) async fn serve(
     let mut engine = builder.open().await?;
     let projecting = tokio::spawn(Projector::new(Arc::clone(&store), projector::Options::default()).run());
     let house = Arc::new(house);
-    let mut campaigns = Sending::begin(settings, &store, &house);
+    let mut campaigns = Sending::begin(settings, &store, engine.node().id(), &house);
     let service = Service::new(Client::new(store, usual_scope()?)).with_code(engine.code()).beside(engine.node());
     let service = service.with_house(house);
     let (stage, staged) = watch::channel(Stage::Serving);

@@ -1,0 +1,104 @@
+//! Nodes that come and go never reach more people together than the limits of a provider allow.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_journal::{Text, Timestamp};
+use onward_providers::{Environment, ProviderSpec};
+use onward_store::memory::Memory;
+use onward_store::tables::Node;
+use onward_store::{Clock as _, Commit, ManualClock, Policy, Store};
+use tokio::task::JoinHandle;
+
+use super::House;
+
+const TICK: Duration = Duration::from_millis(10);
+
+struct World {
+    clock: Arc<ManualClock>,
+    store: Arc<dyn Store>,
+    spec: ProviderSpec,
+    /// When somebody was reached.
+    reached: Vec<i64>,
+}
+
+impl World {
+    fn new(limits: &str) -> Self {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_micros(1_767_225_600_000_000).unwrap()));
+        let store = Arc::new(Memory::new(Policy::default(), Arc::clone(&clock) as _));
+        let spec = format!(r#"{{"smtp": {{"url": "smtp://127.0.0.1:25", "limits": {limits}}}}}"#);
+        Self { clock, store, spec: serde_json::from_str(&spec).unwrap(), reached: Vec::new() }
+    }
+
+    /// A node that follows the others; they see it for so long.
+    fn house(&self, name: &str) -> (Arc<House>, JoinHandle<()>) {
+        let house = Arc::new(House::new(BTreeMap::new(), false, Environment));
+        let (store, follows, name) = (Arc::clone(&self.store), Arc::clone(&house), Text::from(name));
+        (house, tokio::spawn(async move { follows.follow(&*store, &name).await }))
+    }
+
+    async fn joins(&self, name: &str, seen_ms: u64) {
+        let now = self.clock.now();
+        let seen_until = now.plus_ms(seen_ms);
+        let node = Node { node_id: name.into(), name: name.into(), address: None, started_at: now, seen_until };
+        self.store.commit(Commit::new().insert(&node)).await.unwrap();
+    }
+
+    /// Time goes by, and all of these reach whom they can.
+    async fn pass(&mut self, ms: u64, houses: &[&House]) -> usize {
+        let before = self.reached.len();
+        for _ in 0..Duration::from_millis(ms).as_millis() / TICK.as_millis() {
+            self.clock.advance_ms(10);
+            tokio::time::sleep(TICK).await;
+            for house in houses {
+                let throttle = house.made("mail", &self.spec).unwrap().throttle;
+                while throttle.take("ada@example.org", self.clock.now()).is_ok() {
+                    self.reached.push(self.clock.now().as_micros());
+                }
+            }
+        }
+        self.reached.len() - before
+    }
+
+    /// The most that were reached in any second.
+    fn peak(&self) -> usize {
+        let within = |first: &i64| self.reached.iter().filter(|at| (0..1_000_000).contains(&(*at - first))).count();
+        self.reached.iter().map(within).max().unwrap_or(0)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins_waits_until_the_others_leave_it_its_part() {
+    let mut world = World::new(r#"{"per_second": 20}"#);
+    world.joins("a", 3_600_000).await;
+    let (first, _following) = world.house("a");
+    assert!((95..=101).contains(&world.pass(5_000, &[&first]).await), "alone it has all of it");
+    for name in ["b", "c"] {
+        world.joins(name, 3_600_000).await;
+    }
+    let ((second, _b), (third, _c)) = (world.house("b"), world.house("c"));
+    world.pass(30_000, &[&first, &second, &third]).await;
+    let all = world.pass(10_000, &[&first, &second, &third]).await;
+    assert!((190..=201).contains(&all), "together they reach as many: {all}");
+    assert!(world.peak() <= 21, "{}", world.peak());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_which_nobody_knows_does_not_use_up_the_limits() {
+    let mut world = World::new(r#"{"per_domain": {"per_second": 20}}"#);
+    let (house, _following) = world.house("a");
+    assert_eq!(world.pass(5_000, &[&house]).await, 0, "its row is not stored yet");
+    world.joins("a", 8_000).await;
+    assert!(world.pass(8_000, &[&house]).await > 150);
+    world.pass(5_000, &[&house]).await;
+    assert_eq!(world.pass(5_000, &[&house]).await, 0, "the others take it for gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_there_are_no_limits_nobody_waits() {
+    let world = World::new("{}");
+    let (house, _following) = world.house("a");
+    let throttle = house.made("mail", &world.spec).unwrap().throttle;
+    assert!(throttle.take("ada@example.org", world.clock.now()).is_ok());
+}
