@@ -9,6 +9,7 @@ use crate::address;
 use crate::audience::{BadRow, Report};
 use crate::campaign::{BadRows, Campaign, UNSUBSCRIBE};
 use crate::compose::{Composer, Unfit};
+use crate::repeats::{Repeated, Repeats};
 
 /// The first recipients are all tried, and then one of so many.
 const TRIED: u64 = 1_000;
@@ -74,19 +75,31 @@ pub struct Checker<'a> {
     first_unfit: Option<String>,
     /// How many say in which time zone they are.
     zoned: u64,
+    repeats: Repeats,
 }
 
 impl<'a> Checker<'a> {
     /// Begins.
     pub fn new(campaign: &'a Campaign, now: Timestamp) -> Self {
         let (composer, report) = (Composer::new(campaign), Report::default());
-        Self { campaign, now, composer, report, tried: 0, unfit: 0, first_unfit: None, zoned: 0 }
+        Self {
+            campaign,
+            now,
+            composer,
+            report,
+            tried: 0,
+            unfit: 0,
+            first_unfit: None,
+            zoned: 0,
+            repeats: Repeats::default(),
+        }
     }
 
     /// Here is somebody to reach.
     pub fn add(&mut self, recipient: &Recipient) {
         let place = self.report.good;
         self.report.count_good();
+        self.repeats.add(recipient);
         let zone = self.zone_field().and_then(|field| recipient.data.get(field)?.as_str());
         self.zoned += u64::from(zone.is_some_and(|zone| !zone.is_empty()));
         if (place < TRIED || place.is_multiple_of(TRIED))
@@ -111,9 +124,15 @@ impl<'a> Checker<'a> {
     }
 
     /// All have gone by: what has to be right, and what the audience came to.
-    pub fn finish(self) -> (Vec<Prerequisite>, Report) {
+    pub fn finish(mut self) -> (Vec<Prerequisite>, Report) {
+        let found = self.repeats.found();
+        self.report.repeated = Some(found);
         let mut list = self.of_campaign();
         list.extend(of_audience(self.campaign, &self.report));
+        if found.of > 0 {
+            let message = repeated(&self.campaign.fields().address, found, self.report.good);
+            list.push(Prerequisite::new("audience.repeated", true, message));
+        }
         (list, self.report)
     }
 
@@ -205,8 +224,25 @@ fn begins(at: Timestamp, now: Timestamp) -> Result<String, String> {
     }
 }
 
+/// Whoever has one address may have two ids, and no two people one id: nothing is wrong, and people are to know.
+fn repeated(address: &str, found: Repeated, all: u64) -> String {
+    let Repeated { ids, addresses, of } = found;
+    let ids = match ids {
+        0 => "nobody is named twice".to_owned(),
+        _ => format!("rows that name somebody again, by the same id, who is reached once: {ids}"),
+    };
+    let addresses = match addresses {
+        0 => String::new(),
+        _ => format!(
+            "; rows with an address that somebody else has, who is reached there too: {addresses} (`id: {address}` reaches each address once)"
+        ),
+    };
+    let looked_at = if of < all { format!("; of the first {of} rows") } else { String::new() };
+    format!("{ids}{addresses}{looked_at}")
+}
+
 fn of_audience(campaign: &Campaign, report: &Report) -> [Prerequisite; 2] {
-    let Report { good, bad, samples } = report;
+    let Report { good, bad, samples, .. } = report;
     let somebody = Prerequisite::new("audience.somebody", *good > 0, format!("{good} rows can be used"));
     let first = samples.first().map(|row| format!("; the first is {row}")).unwrap_or_default();
     let rows = match (bad, campaign.audience.bad_rows) {

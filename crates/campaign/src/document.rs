@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use serde_saphyr::Error as Yaml;
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::MergeKeyPolicy;
 
 use crate::campaign::{Audience, Campaign, Format, UNSUBSCRIBE};
@@ -187,8 +189,33 @@ fn options() -> serde_saphyr::Options {
 fn syntax(error: &serde_saphyr::Error) -> Error {
     let place = error.location();
     let (line, column) = place.map_or((1, 1), |place| (place.line(), place.column()));
-    let message = error.without_snippet().to_string();
+    let error = error.without_snippet();
+    let message = words(error).unwrap_or_else(|| error.to_string());
     // Where it is stands before it already.
     let message = message.strip_suffix(&format!(" at line {line}, column {column}")).unwrap_or(&message).to_owned();
     Error::Syntax { line, column, message }
+}
+
+/// What is wrong, in words of those who write campaigns; where those of the parser are not.
+fn words(error: &serde_saphyr::Error) -> Option<String> {
+    Some(match error {
+        Yaml::DuplicateMappingKey { key: Some(key), .. } => format!("`{}` is said twice", excerpt(key)),
+        Yaml::DuplicateMappingKey { key: None, .. } => "this is said twice".to_owned(),
+        Yaml::InvalidScalar { ty, .. } if ty.starts_with('u') => "this has to be a whole number, from 0 on".to_owned(),
+        Yaml::InvalidScalar { ty: "char", .. } | Yaml::InvalidCharNotSingleScalar { .. } => {
+            "this has to be one character".to_owned()
+        }
+        Yaml::Eof { .. } => "the file ends before anything is said".to_owned(),
+        Yaml::MergeKeyNotAllowed { .. } => "merge keys (`<<`) cannot be used".to_owned(),
+        Yaml::MultipleDocuments { .. } | Yaml::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
+            "another document begins here (`---`): a campaign file is one".to_owned()
+        }
+        Yaml::Budget { .. }
+        | Yaml::AliasReplayLimitExceeded { .. }
+        | Yaml::AliasExpansionLimitExceeded { .. }
+        | Yaml::AliasReplayStackDepthExceeded { .. } => {
+            "this is more, or nested more deeply, than a campaign file can be".to_owned()
+        }
+        _ => return None,
+    })
 }

@@ -15,7 +15,6 @@ mod bounds;
 mod campaign;
 mod check;
 mod compose;
-
 mod depth;
 mod document;
 mod error;
@@ -23,6 +22,7 @@ mod filters;
 mod part;
 mod provider;
 mod quiet;
+mod repeats;
 mod schedule;
 mod zone;
 
@@ -32,4 +32,5 @@ pub use compose::{Composer, Unfit};
 pub use error::Error;
 pub use provider::ProviderRef;
 pub use quiet::Quiet;
+pub use repeats::Repeated;
 pub use schedule::Schedule;

@@ -36,7 +36,7 @@ impl ListArgs {
         mut page: impl AsyncFnMut(u32, Option<String>) -> Result<Page<T>, Problem>,
     ) -> anyhow::Result<()> {
         let mut out = io::stdout().lock();
-        let (mut left, mut next, mut is_first) = (self.limit, None, true);
+        let (mut left, mut next, mut is_first, mut is_cut) = (self.limit, None, true, false);
         while left > 0 {
             let asked = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
             let got = page(asked, next.take()).await?;
@@ -44,17 +44,19 @@ impl ListArgs {
                 writeln!(out, "{heading}")?;
             }
             is_first = false;
-            left -= got.items.len().min(left);
-            for item in &got.items {
+            // Some lists come in larger pieces than one asks for.
+            is_cut = got.items.len() > left;
+            for item in got.items.iter().take(left) {
                 let text = if self.json { serde_json::to_string(item)? } else { line(item) };
                 writeln!(out, "{text}")?;
             }
+            left -= got.items.len().min(left);
             next = got.next;
             if next.is_none() {
                 break;
             }
         }
-        if next.is_some() && !self.json {
+        if (is_cut || next.is_some()) && !self.json {
             paint::say(format_args!("there may be more than {}: --limit N shows more", self.limit));
         }
         Ok(())

@@ -11,6 +11,7 @@ use onward_journal::Text;
 use onward_providers::{ProviderSpec, Secrets, Throttle};
 use onward_store::tables::{CampaignRun, Node};
 use onward_store::{Error, Records as _, Scan, Store};
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::gate::Hours;
@@ -127,12 +128,7 @@ impl House {
             ProviderRef::Inline(_) if !self.allows_inline => {
                 Err("this server does not take providers from campaign files: name one that it has".to_owned())
             }
-            ProviderRef::Inline(definition) => {
-                let spec: ProviderSpec = serde_json::from_value(definition.clone().into())
-                    .map_err(|error| format!("the definition of the provider makes no sense: {error}"))?;
-                let name = spec.host().unwrap_or_else(|| "folder".to_owned());
-                Ok((name, spec))
-            }
+            ProviderRef::Inline(definition) => inline(definition),
         }
     }
 
@@ -185,6 +181,34 @@ impl Outlets for House {
         state.runs.insert(run.id.clone(), Arc::clone(&outlet));
         Ok(outlet)
     }
+}
+
+/// Whether the provider that a campaign defines itself can be used, as far as is known where its secrets are not.
+pub fn check_definition(campaign: &Campaign) -> Option<Prerequisite> {
+    let ProviderRef::Inline(definition) = &campaign.provider else { return None };
+    let made = inline(definition).and_then(|(name, spec)| spec.build(&name, &Unknown).map(|_| name));
+    let (pass, words) = match made {
+        Ok(name) => (true, format!("{name} is defined in the campaign")),
+        Err(words) => (false, words),
+    };
+    Some(Prerequisite::new("provider.definition", pass, words))
+}
+
+/// Secrets of which it is not known what they are.
+struct Unknown;
+
+impl Secrets for Unknown {
+    fn secret(&self, _name: &str) -> Option<String> {
+        Some("secret".to_owned())
+    }
+}
+
+/// The provider that a campaign defines, and what it is called in the outbox.
+fn inline(definition: &Map<String, Value>) -> Result<(String, ProviderSpec), String> {
+    let spec: ProviderSpec = serde_json::from_value(definition.clone().into())
+        .map_err(|error| format!("the definition of the provider makes no sense: {error}"))?;
+    let name = spec.host().unwrap_or_else(|| "folder".to_owned());
+    Ok((name, spec))
 }
 
 /// How many nodes are alive, if this one is among them.

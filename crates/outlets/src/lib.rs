@@ -2,9 +2,10 @@
 //!
 //! - [`House`]: the providers, by name; it tells the dispatcher how each campaign run reaches people, and whoever wants to
 //!   deploy one whether it could.
+//! - [`check_definition`]: whether a provider that a campaign defines can be used, without any server.
 //! - `gate`: rate limits and quiet hours together.
 
 mod gate;
 mod house;
 
-pub use house::House;
+pub use house::{House, check_definition};

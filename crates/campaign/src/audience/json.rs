@@ -1,9 +1,11 @@
 //! An audience of JSON objects, one on each line.
 
+use std::fmt;
 use std::io::Read;
 
 use onward_dispatch::Channel;
 use onward_dispatcher::Recipient;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::lines::{Line, Lines};
@@ -60,8 +62,7 @@ impl<R: Read> Objects<R> {
 }
 
 fn recipient(text: &[u8], fields: &Fields, channel: Channel) -> Result<Recipient, String> {
-    let mut data: Map<String, Value> =
-        serde_json::from_slice(text).map_err(|error| format!("this is no JSON object: {error}"))?;
+    let Object(mut data) = serde_json::from_slice(text).map_err(|error| format!("this is no JSON object: {error}"))?;
     let address = data.remove(&fields.address).ok_or_else(|| format!("there is no `{}`", fields.address))?;
     let address = word(&fields.address, address)?;
     let id = match &fields.id {
@@ -80,5 +81,35 @@ fn word(field: &str, value: Value) -> Result<String, String> {
         Value::String(text) => Ok(text),
         Value::Number(number) if !number.is_f64() => Ok(number.to_string()),
         _ => Err(format!("`{field}` has to be a text")),
+    }
+}
+
+/// An object that says everything once: of two addresses nobody knows which is meant.
+struct Object(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor)
+    }
+}
+
+struct ObjectVisitor;
+
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+        let mut data = Map::new();
+        while let Some((name, value)) = map.next_entry::<String, Value>()? {
+            if data.contains_key(&name) {
+                return Err(A::Error::custom(format!("`{name}` is said twice")));
+            }
+            data.insert(name, value);
+        }
+        Ok(Object(data))
     }
 }

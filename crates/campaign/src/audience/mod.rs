@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::campaign::Format;
+use crate::repeats::Repeated;
 use json::Objects;
 use table::Table;
 
@@ -106,6 +107,9 @@ pub struct Report {
     pub bad: u64,
     /// The first of those.
     pub samples: Vec<BadRow>,
+    /// Who is named more than once, if that was looked into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<Repeated>,
 }
 
 impl Report {

@@ -130,6 +130,13 @@ fn lines_that_are_no_objects_are_bad_rows() {
 }
 
 #[test]
+fn an_object_that_says_two_addresses_is_a_bad_row() {
+    let text = br#"{"email":"a@example.com","email":"b@example.com"}"#;
+    let (good, bad) = found(Format::Jsonl, text);
+    assert!(good.is_empty() && bad[0].1.contains("`email` is said twice"), "{bad:?}");
+}
+
+#[test]
 fn a_giant_line_of_json_is_one_bad_row() {
     let giant = io::repeat(b'x').take(50 << 20);
     let text = giant.chain(&b"\n{\"email\":\"a@example.com\"}\n"[..]);

@@ -44,7 +44,7 @@ fn a_good_campaign_passes() {
     let expected =
         ["template.compiles", "template.renders", "email.parts", "email.from", "email.unsubscribe", "schedule"];
     assert_eq!(ids[..6], expected);
-    assert_eq!(ids[6..], ["audience.somebody", "audience.rows"]);
+    assert_eq!(ids[6..], ["audience.somebody", "audience.rows", "audience.repeated"]);
     assert_eq!(serde_json::from_value::<Vec<Prerequisite>>(serde_json::to_value(&list).unwrap()).unwrap(), list);
 }
 
@@ -124,6 +124,21 @@ fn an_audience_has_somebody_and_no_bad_rows() {
     let (pass, message) = found(&over(&refuse, text), "audience.rows").unwrap();
     assert!(!pass && message.contains("line 3"), "{message}");
     assert!(found(&over(&skip, text), "audience.rows").unwrap().0);
+}
+
+#[test]
+fn who_is_named_twice_and_who_shares_an_address_is_told() {
+    let campaign = campaign_with(LETTER, "");
+    let text = "id,email,name\n1,a@example.com,Ada\n2,b@example.com,Bob\n1,ada@example.com,Ada\n3,B@example.com,Eve\n";
+    let (pass, message) = found(&over(&campaign, text), "audience.repeated").unwrap();
+    assert!(pass);
+    assert_eq!(
+        message,
+        "rows that name somebody again, by the same id, who is reached once: 1; rows with an address that somebody else \
+         has, who is reached there too: 1 (`id: email` reaches each address once)"
+    );
+    let (_, message) = found(&over(&campaign, "email,name\na@example.com,Ada\n"), "audience.repeated").unwrap();
+    assert_eq!(message, "nobody is named twice");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn a_provider_may_be_defined_on_the_spot() {
 fn a_mistake_is_shown_where_it_is() {
     assert_eq!(
         refused(&text_with(LETTER, "job_items: many")),
-        "line 6, column 12: invalid u32",
+        "line 6, column 12: this has to be a whole number, from 0 on",
         "and it is said once where that is"
     );
     let misspelt = parse(&text_with(LETTER, "job_itmes: 3")).unwrap_err();
@@ -114,6 +114,22 @@ fn a_mistake_is_shown_where_it_is() {
     assert!(matches!(&part, Error::Syntax { line: 5, .. }), "{part:?}");
     let quiet = parse(&text_with(LETTER, "schedule:\n  quiet: { from: '21:00', until: '8', zone: UTC }")).unwrap_err();
     assert!(matches!(&quiet, Error::Syntax { line: 7, message, .. } if message.contains("`8`")), "{quiet:?}");
+}
+
+#[test]
+fn a_mistake_is_told_in_words_of_those_who_write_campaigns() {
+    for (rest, words) in [
+        ("job_items: -1", "line 6, column 12: this has to be a whole number, from 0 on"),
+        ("channel: voice", "line 6, column 1: `channel` is said twice"),
+        ("---\na: b", "line 6, column 1: another document begins here (`---`): a campaign file is one"),
+        ("schedule:\n  <<: { at: now }", "line 7, column 3: merge keys (`<<`) cannot be used"),
+    ] {
+        assert_eq!(refused(&text_with(LETTER, rest)), words);
+    }
+    let deep = format!("{{ smtp: {}{} }}", "[".repeat(60), "]".repeat(60));
+    let deep = refused(&text_with(LETTER, "").replace("mailer", &deep));
+    assert!(deep.ends_with("this is more, or nested more deeply, than a campaign file can be"), "{deep}");
+    assert!(refused("").ends_with("the file ends before anything is said"));
 }
 
 #[test]
@@ -149,7 +165,7 @@ fn what_cannot_be_meant_is_refused() {
     assert!(refused(&text_with("{ text: a, unsubscribe: b }", "unsubscribe: c")).starts_with("unsubscribe: "));
     assert!(refused(&text_with(LETTER, "").replace("campaign: news", "campaign: ../news")).starts_with("campaign: "));
     assert!(refused(&text_with(LETTER, "").replace("people.csv", "people.xls")).starts_with("audience.format: "));
-    assert!(refused(&text_with(LETTER, "job_items: 3\njob_items: 4")).contains("duplicate"));
+    assert!(refused(&text_with(LETTER, "job_items: 3\njob_items: 4")).contains("said twice"));
     for rest in ["delimiter: ';;'", "delimiter: '\"'", "delimiter: 'ä'", "delimiter: ';', format: jsonl"] {
         let text = text_with(LETTER, "").replace("file: people.csv", &format!("file: people.csv, {rest}"));
         assert!(parse(&text).is_err(), "{rest}");

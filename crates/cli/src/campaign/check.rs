@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use onward_api::campaign::Prerequisite;
+use onward_campaign::ProviderRef;
 use onward_campaign::audience::Report;
 use serde::Serialize;
 
@@ -16,7 +17,7 @@ use crate::paint;
 ///
 /// With --server, also whether that server has the provider and its secrets. Nothing is stored or sent.
 ///
-/// Exit codes: 0 it can be deployed, 1 it cannot, 2 it could not be checked.
+/// Exit codes: 0 it can be deployed, 1 it cannot, 2 it could not be checked, because the file is not one of a campaign or the audience cannot be read.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -49,6 +50,9 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
     } else {
         print(&prerequisites, &report)?;
+        if !args.work.is_said() && matches!(file.campaign.provider, ProviderRef::Named(_)) {
+            paint::say("whether there is such a provider is not known: --server asks one");
+        }
     }
     Ok(ExitCode::from(u8::from(!pass)))
 }

@@ -82,8 +82,8 @@ impl Campaigned {
             progress.at(good + bad, || format!("{good} recipients, {bad} bad rows"));
         }
         let (prerequisites, report) = checker.finish();
-        let prerequisites =
-            prerequisites.into_iter().map(|it| Prerequisite { id: it.id, pass: it.pass, message: it.message });
+        let prerequisites = prerequisites.into_iter().chain(onward_outlets::check_definition(&self.campaign));
+        let prerequisites = prerequisites.map(|it| Prerequisite { id: it.id, pass: it.pass, message: it.message });
         let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Looked { prerequisites: prerequisites.collect(), report, digest })
     }

@@ -14,6 +14,7 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use clap::builder::NonEmptyStringValueParser;
 use onward_api::campaign::By;
 
 use crate::waiting::block_on;
@@ -59,7 +60,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
 #[derive(clap::Args)]
 pub(crate) struct RunArg {
     /// The campaign run: its id, or the beginning of it
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) run: String,
 }
 

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use onward_api::Onward;
-use onward_api::outbox::{ItemStanding, ItemVerdict, OutboxListing, Settle, SettleMany, Settlement};
+use onward_api::outbox::{ItemStanding, ItemVerdict, OutboxListing, Settle, SettleMany, Settlement, Unsettled};
+use onward_api::problem::Problem;
 
 use crate::access::{Want, WorkArgs};
 use crate::campaign::ByArg;
@@ -70,9 +71,13 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         && let [item] = items.as_slice()
     {
         let settle = Settle { verdict, why, message_id: Some(message_id.clone()), by };
-        let settled = vec![onward.settle(item, settle).await?];
-        tell(args, &Settlement { settled, refused: Vec::new() })?;
-        return Ok(ExitCode::SUCCESS);
+        let (settled, refused) = match onward.settle(item, settle).await {
+            Ok(settled) => (vec![settled], Vec::new()),
+            Err(Problem { code, detail, .. }) => (Vec::new(), vec![Unsettled { item: item.clone(), code, detail }]),
+        };
+        let settlement = Settlement { settled, refused };
+        tell(args, &settlement)?;
+        return Ok(exit_of(settlement.refused.is_empty()));
     }
     anyhow::ensure!(args.message_id.is_none(), "--message-id is of one item");
     if let (Some(run), []) = (&args.run, chunks.as_slice()) {
@@ -85,7 +90,11 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         is_whole &= settlement.refused.is_empty();
         tell(args, &settlement)?;
     }
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    Ok(exit_of(is_whole))
+}
+
+fn exit_of(is_whole: bool) -> ExitCode {
+    if is_whole { ExitCode::SUCCESS } else { ExitCode::from(2) }
 }
 
 fn tell(args: &Args, settlement: &Settlement) -> anyhow::Result<()> {

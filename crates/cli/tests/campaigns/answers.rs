@@ -124,6 +124,11 @@ async fn whoever_did_not_hear_an_answer_does_not_call_again() {
     assert_eq!(items.iter().map(standing).collect::<Vec<_>>(), expected);
     let counts = CampaignTally { served: 8, failed: 1, in_doubt: 3, ..CampaignTally::default() };
     assert_eq!(tally(&node.client(), &run).await, counts);
+    assert_eq!(
+        node.say(&["outbox", "in-doubt", "--limit", "2", "--json"]).lines().count(),
+        2,
+        "as many as one asked for"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -156,6 +156,22 @@ fn what_a_server_cannot_send_is_not_deployed_there() {
 }
 
 #[test]
+fn a_provider_that_makes_no_sense_is_found_without_a_server() {
+    let folder = examples();
+    let file = folder.path().join("smtp.yaml");
+    let yaml = std::fs::read_to_string(&file).unwrap();
+    let check = || onward(&["campaign", "check", file.to_str().unwrap()]).output().unwrap();
+    assert!(text(&check().stdout).contains("ok    provider.definition"));
+    std::fs::write(&file, yaml.replace("url: smtp", "url: ftp")).unwrap();
+    let refused = check();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stdout).contains("FAIL  provider.definition"), "{}", text(&refused.stdout));
+    let named =
+        onward(&["campaign", "check", folder.path().join("newsletter.yaml").to_str().unwrap()]).output().unwrap();
+    assert!(text(&named.stderr).contains("--server asks one"), "{}", text(&named.stderr));
+}
+
+#[test]
 fn a_preview_shows_what_somebody_would_be_sent() {
     let folder = examples();
     let file = folder.path().join("newsletter.yaml");
