@@ -207,7 +207,8 @@ fn schedule(campaign: &Campaign, now: Timestamp) -> Result<String, String> {
     match (campaign.schedule.begins_at()?, quiet) {
         (None, None) => Ok("begins at once".to_owned()),
         (None, Some(wait)) => {
-            let until = now.plus_ms(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            let until = now.as_micros().saturating_add(i64::try_from(wait.as_micros()).unwrap_or(i64::MAX));
+            let until = Timestamp::from_micros(until).unwrap_or(Timestamp::MAX);
             Ok(format!("begins when the quiet hours end, at {until} by the clock of the campaign"))
         }
         (Some(at), _) => begins(at, now),

@@ -11,14 +11,11 @@
 pub mod address;
 pub mod audience;
 
-mod bounds;
 mod campaign;
 mod check;
 mod compose;
-mod depth;
 mod document;
 mod error;
-mod filters;
 mod part;
 mod provider;
 mod quiet;

@@ -22,6 +22,7 @@ const CAMPAIGN: &str = "onward-campaign";
 const DISPATCHER: &str = "onward-dispatcher";
 const OUTLETS: &str = "onward-outlets";
 const PROVIDERS: &str = "onward-providers";
+const TEMPLATES: &str = "onward-templates";
 const STORE: &str = "onward-store";
 const EXECUTION: &str = "onward-execution";
 const WASM: &str = "onward-wasm";
@@ -42,14 +43,15 @@ const LAYERS: &[Layer] = &[
     layer("crates/execution", EXECUTION, Uses::Only(&[JOURNAL])),
     layer("crates/runs", RUNS, Uses::Only(&[JOURNAL])),
     layer("crates/dispatch", DISPATCH, Uses::Only(&[JOURNAL])),
+    layer("crates/templates", TEMPLATES, Uses::Only(&[])),
     layer("crates/api", API, Uses::Only(&[JOURNAL])),
     layer("crates/worker", "onward-worker", Uses::Only(&[API])),
     layer("crates/store", STORE, Uses::Only(&[JOURNAL, RUNS, DISPATCH])),
     layer("crates/store-sqlite", "onward-store-sqlite", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/store-postgres", "onward-store-postgres", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
     layer("crates/dispatcher", DISPATCHER, Uses::Only(&[STORE, JOURNAL, DISPATCH])),
-    layer("crates/campaign", CAMPAIGN, Uses::Only(&[DISPATCHER, DISPATCH, JOURNAL])),
-    layer("crates/providers", PROVIDERS, Uses::Only(&[DISPATCHER, DISPATCH, JOURNAL])),
+    layer("crates/campaign", CAMPAIGN, Uses::Only(&[TEMPLATES, DISPATCHER, DISPATCH, JOURNAL])),
+    layer("crates/providers", PROVIDERS, Uses::Only(&[TEMPLATES, DISPATCHER, DISPATCH, JOURNAL])),
     layer("crates/outlets", OUTLETS, Uses::Only(&[CAMPAIGN, PROVIDERS, DISPATCHER, STORE, JOURNAL])),
     layer("crates/wasm", WASM, Uses::Only(&[JOURNAL, EXECUTION])),
     layer("crates/engine", ENGINE, Uses::Only(&[API, JOURNAL, EXECUTION, RUNS, DISPATCH, STORE])),

@@ -71,7 +71,7 @@ pub(super) fn print(prerequisites: &[Prerequisite], report: &Report) -> io::Resu
     let mut out = anstream::stdout().lock();
     for Prerequisite { id, pass, message } in prerequisites {
         let mark = if *pass { paint::good("ok  ").to_string() } else { paint::error("FAIL").to_string() };
-        writeln!(out, "{mark}  {id:<18}  {}", paint::plain(message))?;
+        writeln!(out, "{mark}  {id:<19}  {}", paint::plain(message))?;
     }
     for row in &report.samples {
         writeln!(out, "      line {}: {}: {}", row.line, paint::plain(&row.reason), paint::plain(&row.sample))?;

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use minijinja::Value;
 use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::{Host, Url};
 
 use crate::http::spec::{HttpSpec, LookSpec};
-use crate::http::template::{Escape, Template};
+use crate::http::template::{About, Escape, Template};
 use crate::parcel::Parcel;
 
 const JSON: &str = "application/json";
@@ -123,7 +122,7 @@ impl Draft {
 
     /// The request for one item.
     pub(crate) fn write(&self, parcel: &Parcel<'_>) -> Result<Request, String> {
-        let mut request = self.fill(&variables(parcel))?;
+        let mut request = self.fill(&about(parcel))?;
         if let Some(name) = &self.key_header {
             request.headers.insert(name.clone(), header_value(parcel.key)?);
         }
@@ -132,16 +131,15 @@ impl Draft {
 
     /// The request for many.
     pub(crate) fn write_batch(&self, parcels: &[Parcel<'_>]) -> Result<Request, String> {
-        let items: Value = parcels.iter().map(variables).collect();
-        self.fill(&Value::from_pairs([("items", items)]))
+        self.fill(&About::list("items", parcels.iter().map(about)))
     }
 
     /// The request about a key.
     pub(crate) fn write_look(&self, key: &str) -> Result<Request, String> {
-        self.fill(&Value::from_pairs([("key", key)]))
+        self.fill(&About::these(BTreeMap::from([("key", key)])))
     }
 
-    fn fill(&self, about: &Value) -> Result<Request, String> {
+    fn fill(&self, about: &About) -> Result<Request, String> {
         let url: Url = self.url.render(about)?.parse().map_err(|cause| format!("the URL cannot be used: {cause}"))?;
         if Target::of(&url).as_ref() != Some(&self.target) {
             return Err("the URL leads to another host".to_owned());
@@ -174,10 +172,10 @@ fn body_escape(content_type: &str) -> Escape {
 }
 
 /// What templates know of an item. Its own names go before those of parts.
-fn variables(parcel: &Parcel<'_>) -> Value {
+fn about(parcel: &Parcel<'_>) -> About {
     let parts = parcel.message.parts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     let own = [("key", parcel.key), ("item", parcel.item), ("to", parcel.to), ("recipient", parcel.recipient)];
-    Value::from_pairs(parts.chain(own).collect::<BTreeMap<&str, &str>>())
+    About::these(parts.chain(own).collect())
 }
 
 fn method(name: &str) -> Result<Method, String> {

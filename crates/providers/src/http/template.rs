@@ -1,10 +1,17 @@
 //! Templates of requests. What they print cannot leave the place where it is printed.
 
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value};
+use std::collections::BTreeMap;
+
+use minijinja::{AutoEscape, Error, ErrorKind, Output, State, Value};
+use onward_templates::{Limits, Templates};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+/// Bytes of what a template prints, at most: a hundred items can be in one request.
+const PRINTED_MAX: usize = 32 << 20;
+/// Bytes of what it computes on the way, at most.
+const MEMORY_MAX: u64 = 512 << 20;
 /// Steps of one template, at most.
-const FUEL: u64 = 1_000_000;
+const STEPS_MAX: u64 = 1_000_000;
 
 /// What stays as it is in a URL or a form.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -26,33 +33,53 @@ pub(crate) enum Escape {
 /// A template that could be read.
 #[derive(Debug)]
 pub(crate) struct Template {
-    environment: Environment<'static>,
+    templates: Templates,
     what: String,
 }
 
 impl Template {
     /// Reads a template of `what`.
     pub(crate) fn new(what: &str, source: &str, escape: Escape) -> Result<Self, String> {
-        let mut environment = Environment::new();
-        environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        environment.set_fuel(Some(FUEL));
-        environment.set_auto_escape_callback(move |_| match escape {
+        let limits = Limits { printed: PRINTED_MAX, memory: MEMORY_MAX, steps: STEPS_MAX..=STEPS_MAX };
+        let mut templates = Templates::new(limits, move |_| match escape {
             Escape::Json => AutoEscape::Json,
             Escape::Plain | Escape::Percent => AutoEscape::None,
         });
         if escape == Escape::Percent {
-            environment.set_formatter(percent);
+            templates = templates.printing(percent);
         }
-        let read = environment.add_template_owned(NAME, source.to_owned());
-        read.map_err(|cause| format!("the template of {what} cannot be read: {}", told(&cause)))?;
-        Ok(Self { environment, what: what.to_owned() })
+        templates.add(NAME, source).map_err(|wrong| format!("the template of {what} cannot be read: {wrong}"))?;
+        Ok(Self { templates, what: what.to_owned() })
     }
 
     /// What it says about these.
-    pub(crate) fn render(&self, about: &Value) -> Result<String, String> {
-        let template = self.environment.get_template(NAME);
-        let rendered = template.and_then(|template| template.render(about.clone()));
-        rendered.map_err(|cause| format!("the template of {} cannot be filled in: {}", self.what, told(&cause)))
+    pub(crate) fn render(&self, about: &About) -> Result<String, String> {
+        let rendered = self.templates.render(NAME, &about.variables, about.bytes);
+        rendered.map_err(|wrong| format!("the template of {} cannot be filled in: {wrong}", self.what))
+    }
+}
+
+/// What templates know.
+#[derive(Debug, Clone)]
+pub(crate) struct About {
+    variables: Value,
+    bytes: u64,
+}
+
+/// Bytes that a value takes whatever it is.
+const VALUE: usize = 64;
+
+impl About {
+    /// These, by their names.
+    pub(crate) fn these(named: BTreeMap<&str, &str>) -> Self {
+        let bytes: usize = named.iter().map(|(name, text)| VALUE + name.len() + text.len()).sum();
+        Self { variables: Value::from_pairs(named), bytes: bytes as u64 }
+    }
+
+    /// Many, under one name.
+    pub(crate) fn list(name: &str, all: impl Iterator<Item = Self>) -> Self {
+        let (variables, bytes): (Vec<Value>, Vec<u64>) = all.map(|it| (it.variables, it.bytes + VALUE as u64)).unzip();
+        Self { variables: Value::from_pairs([(name, Value::from(variables))]), bytes: bytes.iter().sum() }
     }
 }
 
@@ -66,25 +93,19 @@ fn percent(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Re
     out.write_fmt(format_args!("{encoded}")).map_err(|_| Error::new(ErrorKind::WriteFailure, "cannot be printed"))
 }
 
-fn told(cause: &Error) -> String {
-    let place = cause.line().map(|line| format!(" in line {line}")).unwrap_or_default();
-    let detail = cause.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
-    format!("{}{detail}{place}", cause.kind())
-}
-
 #[cfg(test)]
 mod tests {
-    use minijinja::{Value, context};
+    use std::collections::BTreeMap;
 
-    use super::{Escape, Template};
+    use super::{About, Escape, Template};
 
-    fn render(source: &str, escape: Escape, about: &Value) -> Result<String, String> {
-        Template::new("the body", source, escape)?.render(about)
+    fn render(source: &str, escape: Escape, about: &[(&str, &str)]) -> Result<String, String> {
+        Template::new("the body", source, escape)?.render(&About::these(about.iter().copied().collect()))
     }
 
     #[test]
     fn what_is_printed_in_json_is_json_with_the_filter_or_without() {
-        let about = context! { text => "a \"quote\",\n\\ and é" };
+        let about = [("text", "a \"quote\",\n\\ and é")];
         for source in ["{\"text\": {{ text }}}", "{\"text\": {{ text|tojson }}}"] {
             let body: serde_json::Value = serde_json::from_str(&render(source, Escape::Json, &about).unwrap()).unwrap();
             assert_eq!(body["text"], "a \"quote\",\n\\ and é");
@@ -93,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_is_printed_in_a_url_stays_one_part_of_it() {
-        let about = context! { to => "../a?b=c&d#é@x" };
+        let about = [("to", "../a?b=c&d#é@x")];
         let url = render("https://example.org/{{ to }}", Escape::Percent, &about).unwrap();
         assert_eq!(url, "https://example.org/..%2Fa%3Fb%3Dc%26d%23%C3%A9%40x");
     }
@@ -101,17 +122,40 @@ mod tests {
     #[test]
     fn a_name_that_stands_for_nothing_is_an_error() {
         for escape in [Escape::Plain, Escape::Json, Escape::Percent] {
-            let refused = render("{{ subjetc }}", escape, &context! { subject => "Hello" }).unwrap_err();
-            assert!(refused.starts_with("the template of the body cannot be filled in: undefined value"), "{refused}");
+            let refused = render("{{ subjetc }}", escape, &[("subject", "Hello")]).unwrap_err();
+            assert!(
+                refused.starts_with("the template of the body cannot be filled in: `subjetc` is not defined"),
+                "{refused}"
+            );
         }
         let optional = "{% if html is defined %}{{ html }}{% endif %}";
-        assert_eq!(render(optional, Escape::Plain, &context! {}), Ok(String::new()));
+        assert_eq!(render(optional, Escape::Plain, &[]), Ok(String::new()));
     }
 
     #[test]
     fn a_template_that_cannot_be_read_or_does_not_end_is_refused() {
-        assert!(render("{{ key", Escape::Plain, &context! {}).unwrap_err().contains("cannot be read"));
+        assert!(render("{{ key", Escape::Plain, &[]).unwrap_err().contains("cannot be read"));
         let endless = "{% for a in range(9999) %}{% for b in range(9999) %}{{ a }}{% endfor %}{% endfor %}";
-        assert!(render(endless, Escape::Plain, &context! {}).is_err());
+        assert!(render(endless, Escape::Plain, &[]).is_err());
+    }
+    #[test]
+    fn a_template_uses_up_neither_the_memory_nor_the_stack() {
+        let doubled: String = (0..30).map(|_| "{% set key = key ~ key %}").collect();
+        for source in [format!("{doubled}{{{{ key|length }}}}"), format!("{{{{ {}key }}}}", "not ".repeat(100_000))] {
+            let refused = render(&source, Escape::Json, &[("key", "k")]).unwrap_err();
+            assert!(refused.starts_with("the template of the body cannot be"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_long_messages_are_one_request() {
+        let (html, body) = (
+            "<p>é</p>".repeat(10_000),
+            "[{% for item in items %}{{ item.html|tojson }}{% if not loop.last %},{% endif %}{% endfor %}]",
+        );
+        let all = std::iter::repeat_n(About::these(BTreeMap::from([("html", &*html)])), 100);
+        let body = Template::new("the body", body, Escape::Json).unwrap().render(&About::list("items", all)).unwrap();
+        let body: Vec<String> = serde_json::from_str(&body).unwrap();
+        assert_eq!(body, vec![html; 100]);
     }
 }

@@ -364,9 +364,10 @@ fn grown(name: &str, bound: Bound, arguments: Bytes) -> Option<Bound> {
         "trim" | "string" => Bound::text(bound.written()),
         "attr" | "first" | "last" | "min" | "max" | "sum" => Bound::anything(bound.bytes),
         "lower" | "upper" | "title" | "capitalize" => Bound::text(bound.written().times(3)),
-        "escape" | "e" | "urlencode" | "tojson" => Bound::text(bound.written().times(WRITTEN)),
+        "escape" | "e" | "urlencode" => Bound::text(bound.written().times(WRITTEN)),
+        "tojson" => Bound::text(bound.bytes.times(WRITTEN)),
         // Ours, which have this limit themselves.
-        "replace" | "join" | "format" => Bound::text(Bytes::fixed(crate::compose::PART_BYTES_MAX as u64)),
+        "replace" | "join" | "format" => Bound::text(Bytes::fixed(crate::filters::TEXT_BYTES_MAX as u64)),
         "float" => Bound::FRACTION,
         "int" | "length" | "count" | "bool" | "abs" => Bound::NUMBER,
         "round" => bound.or(Bound::NUMBER),

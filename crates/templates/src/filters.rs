@@ -4,7 +4,8 @@ use minijinja::filters;
 use minijinja::value::{Kwargs, Rest, StringInput, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
-use crate::compose::PART_BYTES_MAX;
+/// Bytes of a text that these filters make, at most.
+pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Filters that take a number and make as much of it, or write what only programmers read.
 const ABSENT: [&str; 6] = ["batch", "slice", "indent", "pprint", "chain", "zip"];
@@ -24,7 +25,7 @@ pub(crate) fn limit(templates: &mut Environment<'_>) {
 }
 
 fn too_long() -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("the text would be longer than {PART_BYTES_MAX} bytes"))
+    Error::new(ErrorKind::InvalidOperation, format!("the text would be longer than {TEXT_BYTES_MAX} bytes"))
 }
 
 fn replace(
@@ -35,7 +36,7 @@ fn replace(
 ) -> Result<Value, Error> {
     let times = value.as_str().matches(from.as_str()).count();
     let length = times.saturating_mul(to.as_str().len()).saturating_add(value.as_str().len());
-    if length > PART_BYTES_MAX {
+    if length > TEXT_BYTES_MAX {
         return Err(too_long());
     }
     filters::replace(state, value, from, to)
@@ -53,7 +54,7 @@ fn join(
     for item in value.try_iter()? {
         let bytes = item.as_str().map_or_else(|| item.to_string().len(), str::len);
         length = length.saturating_add(bytes).saturating_add(between);
-        if length > PART_BYTES_MAX {
+        if length > TEXT_BYTES_MAX {
             return Err(too_long());
         }
     }
