@@ -139,8 +139,9 @@ impl Code for Wasm {
         })?;
         if response.status >= 500 || response.status == 429 || response.status == 408 {
             let message = format!("{} answered with status {}", attempt.function, response.status);
-            // Who is busy has not begun.
-            let is_refused = [429, 503].contains(&response.status);
+            // Who is busy and says for how long has not begun. Gateways say 503 also of what they have handed on.
+            let says_when = response.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
+            let is_refused = response.status == 429 || (response.status == 503 && says_when);
             let is_doubtful = is_once && !is_refused;
             return Err(if is_doubtful { in_doubt(&message) } else { ExecutionError::named("http_status", message) });
         }
@@ -289,11 +290,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_must_not_be_repeated_is_in_doubt_where_it_may_have_been_heard() {
-        let busy = Some("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n");
+        let busy = Some("HTTP/1.1 503 Busy\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n");
+        let away = Some("HTTP/1.1 503 Away\r\ncontent-length: 0\r\n\r\n");
         let broken = Some("HTTP/1.1 500 Broken\r\ncontent-length: 0\r\n\r\n");
         let silent = Some("");
         for (response, once, more) in [
             (busy, ("http_status", true), "http_status"),
+            (away, ("in_doubt", false), "http_status"),
             (broken, ("in_doubt", false), "http_status"),
             (silent, ("in_doubt", false), "http_failed"),
         ] {
