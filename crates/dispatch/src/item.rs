@@ -210,6 +210,36 @@ mod tests {
     }
 
     #[test]
+    fn the_table_of_the_specification_is_the_same() {
+        let page = include_str!("../../../spec/dispatch.md");
+        let items = page.split("\n## ").find(|part| part.starts_with("Items\n")).unwrap();
+        let rows = items.lines().filter(|line| line.starts_with("| ")).skip(1);
+        let standing = |word: &str| match word.trim() {
+            "no row" => Standing::Unreserved,
+            "put off" => Standing::Free,
+            "held" => Standing::Held,
+            "in doubt" => Standing::InDoubt,
+            "served" => Standing::Served,
+            "failed" => Standing::Failed,
+            "skipped" => Standing::Skipped,
+            other => panic!("{other}"),
+        };
+        let mut said = Vec::new();
+        for row in rows {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let from = cells[0].trim_end_matches(", because nobody tried any more");
+            said.extend(from.split(',').map(|from| format!("{:?} {:?}", standing(from), standing(cells[2]))));
+        }
+        let done = Standing::ALL
+            .into_iter()
+            .flat_map(|from| ACTS.into_iter().filter_map(move |act| Some(format!("{from:?} {:?}", from.after(act)?))));
+        let mut done: Vec<String> = done.collect();
+        said.sort();
+        done.sort();
+        assert_eq!(said, done);
+    }
+
+    #[test]
     fn a_provider_is_called_only_for_what_is_held_and_nothing_is_held_twice_without_an_answer() {
         for standing in Standing::ALL {
             let held = [Act::Reserve, Act::Repeat].map(|act| standing.after(act)).contains(&Some(Standing::Held));
