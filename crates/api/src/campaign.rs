@@ -355,9 +355,21 @@ pub struct CampaignRun {
     /// The run that reaches those whom this one did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried_by: Option<String>,
+    /// What is done for it now, if anything is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under_way: Option<UnderWay>,
     /// What it waits for, if nothing is done for it now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<RunWaits>,
+}
+
+/// What is done for a campaign run. Somebody who was killed is not told apart from somebody at work, before that time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnderWay {
+    /// Jobs that workers have, a thousand at most.
+    pub jobs: u64,
+    /// When the first of them is taken over, unless its worker is heard of: what that held is in doubt then.
+    pub until: String,
 }
 
 /// Until when nothing is done for a campaign run: it is scheduled for later, a limit or quiet hours are in the way, or the

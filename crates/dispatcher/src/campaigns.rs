@@ -111,6 +111,24 @@ pub struct Campaigns {
     pub(crate) scope: Scope,
 }
 
+/// Jobs under way that are counted, at most.
+const PACED: usize = 1_000;
+
+/// How a campaign run goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pace {
+    /// Workers have so many of its jobs. The first is taken over then, unless its worker is heard of: a worker that was killed
+    /// is not told apart from one that is at work.
+    UnderWay {
+        /// How many.
+        jobs: u64,
+        /// Until when.
+        until: Timestamp,
+    },
+    /// Nothing is done until then, and why.
+    Waits(Timestamp, Option<Text>),
+}
+
 impl Campaigns {
     /// The campaign runs of a scope.
     pub fn new(store: Arc<dyn Store>, scope: Scope) -> Self {
@@ -253,26 +271,31 @@ impl Campaigns {
         Audience::stored(&*self.store, &self.scope, id).await
     }
 
-    /// Until when nothing is done for a campaign run, and why, if nothing is done for it now. Somebody who was killed is not
-    /// told apart from somebody at work.
-    pub async fn waits(&self, run: &CampaignRun) -> Result<Option<(Timestamp, Option<Text>)>, Refused> {
-        let is_wanted = Control::parse(&run.control) == Some(Control::Active) && !rows::run_status(run).is_over();
-        let now = self.store.now().await?;
-        if !is_wanted || run.scheduled_for > now {
-            return Ok(Some(run.scheduled_for).filter(|at| is_wanted && *at < Timestamp::MAX).map(|at| (at, None)));
+    /// What is done for a campaign run now, or until when nothing is.
+    pub async fn pace(&self, run: &CampaignRun) -> Result<Option<Pace>, Refused> {
+        if rows::run_status(run).is_over() {
+            return Ok(None);
         }
+        let jobs = |status: JobStatus| Scan::by::<Job>(Job::BY_TURN).equal(&run.id).equal(&Text::from(status.as_str()));
         let first = async |status: JobStatus| -> Result<Option<Job>, Refused> {
-            let its = Scan::by::<Job>(Job::BY_TURN).equal(&run.id).equal(&Text::from(status.as_str())).limit(1);
-            let found: Vec<(Job, u64)> = self.store.list(its).await?;
+            let found: Vec<(Job, u64)> = self.store.list(jobs(status).limit(1)).await?;
             Ok(found.into_iter().next().map(|(job, _)| job))
         };
-        if first(JobStatus::Locked).await?.is_some() {
+        if let Some(job) = first(JobStatus::Locked).await? {
+            let jobs = self.store.count(jobs(JobStatus::Locked).limit(PACED)).await?.max(1);
+            return Ok(Some(Pace::UnderWay { jobs, until: job.run_after }));
+        }
+        let now = self.store.now().await?;
+        let is_later = |at: Timestamp| now < at && at < Timestamp::MAX;
+        if Control::parse(&run.control) != Some(Control::Active) {
             return Ok(None);
+        }
+        if run.scheduled_for > now {
+            return Ok(Some(Pace::Waits(run.scheduled_for, None)).filter(|_| is_later(run.scheduled_for)));
         }
         let waiting = [first(JobStatus::Queued).await?, first(JobStatus::Failed).await?];
         let next = waiting.into_iter().flatten().min_by_key(|job| job.run_after);
-        let is_later = |job: &Job| job.run_after > now && job.run_after < Timestamp::MAX;
-        Ok(next.filter(is_later).map(|job| (job.run_after, job.error)))
+        Ok(next.filter(|job| is_later(job.run_after)).map(|job| Pace::Waits(job.run_after, job.error)))
     }
 
     /// Does not wait any longer with a job that waits.
@@ -286,11 +309,15 @@ impl Campaigns {
         job.run_after = now;
         let detail = json!({ "job": &*job.id, "items": 0, "by": by });
         let commit = audit::entry(Commit::new().update(&job, version), &run, "job.redriven", &detail, now);
-        self.store.commit(commit).await.map_err(|error| match error.kind() {
-            Kind::Conflict => Refused::AtWork(job.id.to_string()),
-            _ => error.into(),
-        })?;
-        Ok(job)
+        self.change(commit, job).await
+    }
+
+    /// Stores what becomes of a job, unless somebody else has changed it meanwhile.
+    async fn change(&self, commit: Commit, job: Job) -> Result<Job, Refused> {
+        match self.store.commit(commit).await {
+            Err(error) if error.kind() == Kind::Conflict => Err(Refused::AtWork(job.id.to_string())),
+            stored => stored.map(|_| job).map_err(Refused::from),
+        }
     }
 
     /// Tries a dead job again: those of its items that nobody tried any more. One that waits is tried now.
@@ -330,10 +357,6 @@ impl Campaigns {
         commit = commit.update(&run, run_version);
         let detail = json!({ "job": &*job.id, "items": reopened, "by": by });
         commit = audit::entry(commit, &run, "job.redriven", &detail, now);
-        self.store.commit(commit).await.map_err(|error| match error.kind() {
-            Kind::Conflict => Refused::AtWork(job.id.to_string()),
-            _ => error.into(),
-        })?;
-        Ok(job)
+        self.change(commit, job).await
     }
 }

@@ -28,7 +28,7 @@ mod verdict;
 mod work;
 
 pub use audience::{Audience, Gathering, PART_ITEMS_MAX, Recipient};
-pub use campaigns::{Campaigns, Refused, Scope};
+pub use campaigns::{Campaigns, Pace, Refused, Scope};
 pub use deploy::{Deployed, Deployment};
 pub use dispatcher::{Dispatcher, Options};
 pub use entropy::Entropy;

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::campaign::{AuditEntry, AuditListing, CampaignRun, CampaignSummary, CampaignTally};
+use onward_api::campaign::{AuditEntry, AuditListing, CampaignRun, CampaignSummary, CampaignTally, UnderWay};
 use serde::Serialize;
 
 use super::{RunArg, ls};
@@ -83,6 +83,10 @@ fn print(run: &CampaignRun, skipped: usize, audit: &[AuditEntry]) -> io::Result<
         out,
         "items      {items} in {jobs} jobs: {served} served, {failed} failed, {left_out} skipped, {in_doubt} in doubt, {waiting} waiting"
     )?;
+    if let Some(UnderWay { jobs, until }) = &run.under_way {
+        let jobs = paint::counted(*jobs, "job");
+        writeln!(out, "under way  {jobs}; if a worker is not heard of by {until}, what it holds is in doubt")?;
+    }
     if let Some(waits) = &run.waits {
         let why = waits.why.as_ref().map(|why| format!(": {}", paint::plain(why))).unwrap_or_default();
         writeln!(out, "waits      until {}{why}", waits.until)?;

@@ -91,8 +91,10 @@ impl Bar {
         if self.settled.len() > RATED {
             self.settled.pop_front();
         }
-        let has_changed = self.last.as_ref() != Some(run);
-        self.last = Some(run.clone());
+        // That workers are heard of again and again is no news.
+        let news = CampaignRun { under_way: None, ..run.clone() };
+        let has_changed = self.last.as_ref() != Some(&news);
+        self.last = Some(news);
         let mut out = anstream::stdout();
         if self.has_terminal {
             // A line that is too long for the terminal is cut, not wrapped: it could not be written over.

@@ -17,6 +17,8 @@ async fn what_a_process_says_that_stood_still_in_a_call_is_refused() {
     let zombie = world.node(&["--campaign-lanes", "1", "--node-name", "zombie"]);
     let run = zombie.deploy(&world.campaign("spring", &people(5), ""), &[]);
     world.provider.until_called(1).await;
+    let shown = zombie.client().campaign_run(&run).await.unwrap();
+    assert_eq!((shown.under_way.unwrap().jobs, shown.tally.waiting), (1, 5), "nobody knows yet that it stands still");
     zombie.signal("STOP");
     let other = world.node(&["--node-name", "other"]);
     let client = other.client();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use onward_dispatch::{Answer, Terms};
-use onward_dispatcher::{Deployment, Refused, Verdict};
+use onward_dispatcher::{Deployment, Pace, Refused, Verdict};
 
 use crate::world::{Counting, TERMS, World, accepted, deployment, expect};
 
@@ -121,9 +121,10 @@ async fn a_run_says_until_when_it_waits_and_a_job_that_waits_can_be_tried_now() 
     let job = world.jobs().await.remove(0);
     assert_eq!((&*job.status, job.attempts), ("queued", 0));
     let row = world.campaigns.run(&run).await.unwrap();
-    assert_eq!(world.campaigns.waits(&row).await, Ok(Some((job.run_after, Some("come back tomorrow".into())))));
+    let waits = Pace::Waits(job.run_after, Some("come back tomorrow".into()));
+    assert_eq!(world.campaigns.pace(&row).await, Ok(Some(waits)));
     world.campaigns.redrive(&job.id, "ada").await.unwrap();
-    assert_eq!(world.campaigns.waits(&row).await, Ok(None));
+    assert_eq!(world.campaigns.pace(&row).await, Ok(None));
     world.work_until_over(&run).await;
     assert!(world.store.now().await.unwrap() < job.run_after);
     assert_eq!(world.campaigns.redrive(&job.id, "ada").await, Err(Refused::NotDead(job.id.to_string())));

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use onward_api::campaign::{
     AudiencePart, AuditEntry, AuditListing, AuditPage, By, CampaignListing, CampaignPage, CampaignRun, CampaignSummary,
     Campaigning, ChannelName, Checked, Control, DeployCampaign, DeployedCampaign, MessagePart, Preview, Previewed,
-    PreviewedMessage, Recipient, RunWaits,
+    PreviewedMessage, Recipient, RunWaits, UnderWay,
 };
 use onward_api::outbox::{
     DoubtListing, ItemVerdict, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany,
@@ -15,7 +15,7 @@ use onward_api::{Json, json};
 use onward_campaign::{Campaign, Composer, Facts, ProviderRef, check};
 use onward_dispatch::{Channel, JobStatus, RunStatus};
 use onward_dispatcher::{
-    Campaigns, Deployed, Deployment, Entropy, JobFilter, JobPlace, Place, Refused, Scope, Verdict,
+    Campaigns, Deployed, Deployment, Entropy, JobFilter, JobPlace, Pace, Place, Refused, Scope, Verdict,
 };
 use onward_store::tables::{self, CampaignRun as Row};
 
@@ -79,10 +79,16 @@ impl Service {
             Ok(ProviderRef::Inline(definition)) => definition.keys().cloned().collect(),
             Err(_) => String::new(),
         };
-        let waits = campaigns.waits(&row).await.map_err(problem)?;
-        let waits =
-            waits.map(|(until, why)| RunWaits { until: until.to_string(), why: why.map(|why| why.to_string()) });
-        Ok(CampaignRun { summary: told::summary(&row), tally: told::tally(&tally), provider, retried_by, waits })
+        let (mut under_way, mut waits) = (None, None);
+        match campaigns.pace(&row).await.map_err(problem)? {
+            Some(Pace::UnderWay { jobs, until }) => under_way = Some(UnderWay { jobs, until: until.to_string() }),
+            Some(Pace::Waits(until, why)) => {
+                waits = Some(RunWaits { until: until.to_string(), why: why.map(|why| why.to_string()) });
+            }
+            None => {}
+        }
+        let (summary, tally) = (told::summary(&row), told::tally(&tally));
+        Ok(CampaignRun { summary, tally, provider, retried_by, under_way, waits })
     }
 }
 
