@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::Json;
 use crate::outbox::{
     DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany, Settlement,
-    Suppress, Suppression, SuppressionListing, SuppressionPage,
+    Suppress, Suppression, SuppressionListing, SuppressionPage, Unsuppressed,
 };
 use crate::problem::Problem;
 
@@ -66,7 +66,7 @@ pub trait Campaigning: Send + Sync {
     async fn suppress(&self, suppress: Suppress) -> Result<Suppression, Problem>;
 
     /// Reaches somebody again by a channel.
-    async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<(), Problem>;
+    async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<Unsuppressed, Problem>;
 }
 
 /// By which way people are reached.

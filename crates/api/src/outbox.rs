@@ -338,6 +338,18 @@ pub struct Suppression {
     pub created_at: String,
 }
 
+/// Somebody who is reached again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Unsuppressed {
+    /// By which way.
+    pub channel: ChannelName,
+    /// Where they are reached.
+    pub address: String,
+    /// Whether they wanted nothing more until now.
+    pub was_listed: bool,
+}
+
 /// A part of a list of those who want nothing more.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SuppressionPage {

@@ -8,6 +8,7 @@ mod events;
 mod journal;
 mod lines;
 mod log;
+mod names;
 mod outbox;
 mod pages;
 mod paint;

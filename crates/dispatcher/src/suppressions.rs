@@ -2,7 +2,7 @@
 
 use onward_journal::Text;
 use onward_store::tables::Suppression;
-use onward_store::{Commit, Field as _, Key, Scan};
+use onward_store::{Commit, Error, Field as _, Key, Outcome, Record as _, Scan};
 
 use crate::campaigns::{Campaigns, Refused, Scope};
 use crate::lists::chosen;
@@ -20,17 +20,22 @@ impl Campaigns {
             reason: reason.into(),
             created_at,
         };
-        self.store.commit(Commit::new().insert_or_keep(&row)).await?;
-        Ok(row)
+        let receipt = self.store.commit(Commit::new().insert_or_keep(&row)).await?;
+        match receipt.changes.into_iter().next() {
+            // Since when, and why, is not said anew.
+            Some(Outcome::Kept(kept)) => Ok(Suppression::from_row(&kept.row).map_err(Error::Corrupt)?),
+            _ => Ok(row),
+        }
     }
 
-    /// Reaches somebody again by this channel.
-    pub async fn allow(&self, channel: &str, address: &str) -> Result<(), Refused> {
+    /// Reaches somebody again by this channel. Tells whether they were not to be reached.
+    pub async fn allow(&self, channel: &str, address: &str) -> Result<bool, Refused> {
         let Scope { tenant, workspace } = &self.scope;
         let (channel, address) = (Text::from(channel), Text::from(address.to_lowercase()));
         let key = Key(vec![tenant.to_value(), workspace.to_value(), channel.to_value(), address.to_value()]);
+        let was_listed = self.store.row(Suppression::TABLE, key.clone()).await?.is_some();
         self.store.commit(Commit::new().remove::<Suppression>(key)).await?;
-        Ok(())
+        Ok(was_listed)
     }
 
     /// Those who want nothing more by a channel, in the order of their addresses.

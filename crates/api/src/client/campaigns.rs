@@ -11,7 +11,7 @@ use crate::campaign::{
 };
 use crate::outbox::{
     DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany, Settlement,
-    Suppress, Suppression, SuppressionListing, SuppressionPage,
+    Suppress, Suppression, SuppressionListing, SuppressionPage, Unsuppressed,
 };
 use crate::problem::Problem;
 
@@ -96,8 +96,8 @@ impl Campaigning for Client {
         self.ask(self.request(Method::POST, &["suppressions"])?.json(&suppress)).await
     }
 
-    async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<(), Problem> {
+    async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<Unsuppressed, Problem> {
         let path = ["suppressions", channel.as_str(), address];
-        self.send(self.request(Method::DELETE, &path)?).await.map(drop)
+        self.ask(self.request(Method::DELETE, &path)?).await
     }
 }

@@ -1,15 +1,22 @@
 //! `onward campaign suppress`: those who want nothing more.
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use futures_util::stream::{self, StreamExt as _};
 use onward_api::campaign::ChannelName;
-use onward_api::outbox::{Suppress, Suppression, SuppressionListing};
+use onward_api::outbox::{Suppress, Suppression, SuppressionListing, Unsuppressed};
+use onward_api::problem::{Code, Problem};
+use serde::Serialize;
 
 use crate::access::{Want, WorkArgs};
 use crate::pages::{ListArgs, Page};
-use crate::paint;
+use crate::{names, paint};
+
+/// Addresses that are told to a server or a store at a time.
+const TOGETHER: usize = 16;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -35,21 +42,60 @@ impl ChannelArg {
     }
 }
 
+/// Whom.
+#[derive(clap::Args)]
+struct Addresses {
+    /// Where they are reached
+    #[arg(value_name = "ADDRESS", required_unless_present = "from")]
+    addresses: Vec<String>,
+    /// Addresses from a file, one a line; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "addresses")]
+    from: Option<PathBuf>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Addresses {
+    /// Does something for each of them, several at a time, and tells of each what came of it, in their order. One that is no
+    /// address does not keep back the next.
+    async fn each<T: Serialize>(
+        &self,
+        act: impl AsyncFn(String) -> Result<T, Problem>,
+        words: impl Fn(&T) -> String,
+    ) -> anyhow::Result<ExitCode> {
+        let addresses = match &self.from {
+            Some(file) => names::read(file)?,
+            None => self.addresses.clone(),
+        };
+        let mut done = stream::iter(addresses).map(|address| act(address)).buffered(TOGETHER);
+        let mut is_whole = true;
+        while let Some(outcome) = done.next().await {
+            match outcome {
+                Ok(it) if self.json => writeln!(io::stdout(), "{}", serde_json::to_string(&it)?)?,
+                Ok(it) => paint::say(words(&it)),
+                Err(problem) if problem.code == Code::Unprocessable => {
+                    is_whole = false;
+                    paint::say(paint::plain(&problem.detail));
+                }
+                Err(problem) => return Err(problem.into()),
+            }
+        }
+        Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    }
+}
+
 #[derive(clap::Args)]
 pub(crate) struct AddArgs {
     #[command(flatten)]
     work: WorkArgs,
     #[command(flatten)]
     channel: ChannelArg,
-    /// Where they are reached
-    #[arg(value_name = "ADDRESS", required = true)]
-    addresses: Vec<String>,
+    #[command(flatten)]
+    addresses: Addresses,
     /// Why
     #[arg(long, default_value = "asked for")]
     reason: String,
-    /// Print one JSON object a line
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -58,9 +104,8 @@ pub(crate) struct RmArgs {
     work: WorkArgs,
     #[command(flatten)]
     channel: ChannelArg,
-    /// Where they are reached
-    #[arg(value_name = "ADDRESS", required = true)]
-    addresses: Vec<String>,
+    #[command(flatten)]
+    addresses: Addresses,
 }
 
 #[derive(clap::Args)]
@@ -75,34 +120,27 @@ pub(crate) struct LsArgs {
 
 pub(crate) async fn run(command: &Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Add(args) => add(args).await?,
-        Command::Rm(args) => rm(args).await?,
-        Command::Ls(args) => ls(args).await?,
+        Command::Add(args) => add(args).await,
+        Command::Rm(args) => rm(args).await,
+        Command::Ls(args) => ls(args).await.map(|()| ExitCode::SUCCESS),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-async fn add(args: &AddArgs) -> anyhow::Result<()> {
+async fn add(args: &AddArgs) -> anyhow::Result<ExitCode> {
     let (onward, channel) = (args.work.open(Want::Create).await?, args.channel.channel()?);
-    for address in &args.addresses {
-        let suppress = Suppress { channel, address: address.clone(), reason: args.reason.clone() };
-        let suppression = onward.suppress(suppress).await?;
-        if args.json {
-            writeln!(io::stdout(), "{}", serde_json::to_string(&suppression)?)?;
-        } else {
-            paint::say(format_args!("{} is left alone", paint::plain(&suppression.address)));
-        }
-    }
-    Ok(())
+    let suppress = async |address| onward.suppress(Suppress { channel, address, reason: args.reason.clone() }).await;
+    let words = |it: &Suppression| format!("{} is left alone", paint::plain(&it.address));
+    args.addresses.each(suppress, words).await
 }
 
-async fn rm(args: &RmArgs) -> anyhow::Result<()> {
+async fn rm(args: &RmArgs) -> anyhow::Result<ExitCode> {
     let (onward, channel) = (args.work.open(Want::Write).await?, args.channel.channel()?);
-    for address in &args.addresses {
-        onward.unsuppress(channel, address).await?;
-        paint::say(format_args!("{} is reached again", paint::plain(address)));
-    }
-    Ok(())
+    let unsuppress = async |address: String| onward.unsuppress(channel, &address).await;
+    let words = |it: &Unsuppressed| {
+        let was = if it.was_listed { "is reached again" } else { "was not on the list" };
+        format!("{} {was}", paint::plain(&it.address))
+    };
+    args.addresses.each(unsuppress, words).await
 }
 
 async fn ls(args: &LsArgs) -> anyhow::Result<()> {

@@ -1,18 +1,17 @@
 //! `onward outbox settle`: what became of items in doubt.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use onward_api::Onward;
 use onward_api::outbox::{ItemStanding, ItemVerdict, OutboxListing, Settle, SettleMany, Settlement, Unsettled};
 use onward_api::problem::Problem;
 
 use crate::access::{Want, WorkArgs};
 use crate::campaign::ByArg;
-use crate::paint;
+use crate::{names, paint};
 
 /// Items that are settled by one call, at most.
 const TOGETHER: usize = 1_000;
@@ -60,7 +59,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (why, by) = (args.why.clone(), args.by.by().by);
     let chunks = match (&args.run, &args.items_from) {
         (Some(run), _) => in_doubt(&*onward, run).await?,
-        (None, Some(file)) => chunks(&read(file)?),
+        (None, Some(file)) => chunks(&names::read(file)?),
         (None, None) => chunks(&args.items),
     };
     anyhow::ensure!(
@@ -140,21 +139,4 @@ async fn in_doubt(onward: &dyn Onward, run: &str) -> anyhow::Result<Vec<Vec<Stri
 
 fn chunks(items: &[String]) -> Vec<Vec<String>> {
     items.chunks(TOGETHER).map(<[String]>::to_vec).collect()
-}
-
-/// The lines of a file that have something.
-fn read(file: &Path) -> anyhow::Result<Vec<String>> {
-    let lines: Vec<String> = match file == Path::new("-") {
-        true => io::stdin().lock().lines().collect::<Result<_, _>>()?,
-        false => std::fs::read_to_string(file)
-            .with_context(|| format!("{} cannot be read", file.display()))?
-            .lines()
-            .map(str::to_owned)
-            .collect(),
-    };
-    // Editors of some systems begin a file with a mark.
-    let named = |line: &String| line.trim_start_matches('\u{feff}').trim().to_owned();
-    let items: Vec<String> = lines.iter().map(named).filter(|line| !line.is_empty()).collect();
-    anyhow::ensure!(!items.is_empty(), "{} names no items", file.display());
-    Ok(items)
 }

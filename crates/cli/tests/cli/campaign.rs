@@ -200,3 +200,28 @@ fn every_example_can_be_checked() {
         }
     }
 }
+
+#[test]
+fn those_who_want_nothing_more_are_kept_in_a_list() {
+    let (place, folder) = (Place::sqlite(), tempfile::tempdir().unwrap());
+    let server = Server::of(&place, &[]);
+    let operator = token(&place, "operator", &[]);
+    let suppress = |args: &[&str]| server.run(&operator, &[&["campaign", "suppress"], args].concat());
+    let file = folder.path().join("gone.txt");
+    std::fs::write(&file, "\u{feff}Ada@people.example\r\n\r\nnobody\nbob@people.example\n").unwrap();
+    let added = suppress(&["add", "--from", file.to_str().unwrap(), "--reason", "bounced"]);
+    assert_eq!(added.status.code(), Some(2), "one of them is no address");
+    assert!(text(&added.stderr).contains("the address nobody: "), "{}", text(&added.stderr));
+    let again = lines(&suppress(&["add", "ada@people.example", "--reason", "another", "--json"])).remove(0);
+    assert_eq!(again["reason"], "bounced", "it is not said anew");
+    let listed = lines(&suppress(&["ls", "--json"]));
+    let listed: Vec<&str> = listed.iter().map(|it| it["address"].as_str().unwrap()).collect();
+    assert_eq!(listed, ["ada@people.example", "bob@people.example"]);
+    let removed = suppress(&["rm", "ADA@people.example", "cleo@people.example"]);
+    assert_eq!(removed.status.code(), Some(0));
+    let said = text(&removed.stderr);
+    assert!(said.contains("is reached again") && said.contains("cleo@people.example was not on the list"), "{said}");
+    let removed = lines(&suppress(&["rm", "bob@people.example", "ada@people.example", "--json"]));
+    assert_eq!((&removed[0]["wasListed"], &removed[1]["wasListed"]), (&true.into(), &false.into()));
+    assert_eq!(text(&suppress(&["ls", "--json"]).stdout), "");
+}

@@ -1,17 +1,16 @@
 //! Items, jobs and suppressions over HTTP.
 
 use axum::Json;
-use axum::http::StatusCode;
 use onward_api::campaign::{By, Campaigning as _, ChannelName};
 use onward_api::outbox::{
     DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany, Settlement,
-    Suppress, Suppression, SuppressionListing, SuppressionPage,
+    Suppress, Suppression, SuppressionListing, SuppressionPage, Unsuppressed,
 };
 use onward_api::token::Deed;
 
 use super::refusals;
 use crate::access::Access;
-use crate::answer::{Answer, Body, Failed, InPath, Named, Params};
+use crate::answer::{Answer, Body, InPath, Named, Params};
 
 /// Lists items of a campaign run: what was sent to whom, or why not.
 #[utoipa::path(
@@ -123,14 +122,13 @@ pub(super) async fn suppress(access: Access, Body(suppress): Body<Suppress>) -> 
         ("address" = String, Path, description = "Where they are reached"),
     ),
     responses(
-        (status = 204, description = "They are reached again"),
+        (status = 200, description = "They are reached again", body = Unsuppressed),
         refusals::Usual, refusals::Unfit,
     ),
 )]
 pub(super) async fn unsuppress(
     access: Access,
     InPath((channel, address)): InPath<(ChannelName, String)>,
-) -> Result<StatusCode, Failed> {
-    access.to(Deed::Operate)?.unsuppress(channel, &address).await?;
-    Ok(StatusCode::NO_CONTENT)
+) -> Answer<Unsuppressed> {
+    Ok(Json(access.to(Deed::Operate)?.unsuppress(channel, &address).await?))
 }

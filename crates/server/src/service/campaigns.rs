@@ -1,21 +1,25 @@
 //! Campaigns: checking, deploying, watching, settling.
 
+use std::io;
+
 use async_trait::async_trait;
 use onward_api::campaign::{
     AudiencePart, AuditEntry, AuditListing, AuditPage, By, CampaignListing, CampaignPage, CampaignRun, CampaignSummary,
     Campaigning, ChannelName, Checked, Control, DeployCampaign, DeployedCampaign, MessagePart, Preview, Previewed,
     PreviewedMessage, Recipient, RunWaits, UnderWay,
 };
+use onward_api::finding::{self, Finding};
 use onward_api::outbox::{
     DoubtListing, ItemVerdict, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany,
-    Settlement, Suppress, Suppression, SuppressionListing, SuppressionPage, Unsettled,
+    Settlement, Suppress, Suppression, SuppressionListing, SuppressionPage, Unsettled, Unsuppressed,
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{Json, json};
 use onward_campaign::{Campaign, Composer, Facts, ProviderRef, check};
 use onward_dispatch::{Channel, JobStatus, RunStatus};
 use onward_dispatcher::{
-    Campaigns, Deployed, Deployment, Entropy, JobFilter, JobPlace, Pace, Place, Refused, Scope, Verdict,
+    Ailment, Campaigns, Deployed, Deployment, Entropy, Flaw, JobFilter, JobPlace, Looked, Pace, Place, Refused, Scope,
+    Verdict, examine,
 };
 use onward_store::tables::{self, CampaignRun as Row};
 
@@ -49,6 +53,26 @@ impl Service {
         let workspace = format!("{}/{}", scope.project, scope.environment);
         let scope = Scope { tenant: scope.tenant.to_string().into(), workspace: workspace.into() };
         Campaigns::new(std::sync::Arc::clone(self.client.store()), scope)
+    }
+
+    /// Looks whether any campaign run is stuck.
+    pub(super) async fn examine_campaigns(
+        &self,
+        report: &mut (dyn FnMut(&Finding) -> io::Result<()> + Send),
+    ) -> Result<Looked, Problem> {
+        let campaigns = self.campaigns();
+        let scope = self.checked().map(|_| campaigns.scope());
+        let mut tell = |Flaw { run, ailment, message }: Flaw| {
+            let code = match ailment {
+                Ailment::Missing => finding::Code::CampaignIncomplete,
+                Ailment::Differs => finding::Code::CampaignDiffers,
+                Ailment::Forgotten => finding::Code::CampaignForgotten,
+                Ailment::InDoubt => finding::Code::CampaignInDoubt,
+                Ailment::Late => finding::Code::CampaignLate,
+            };
+            drop(report(&Finding::of_campaign(run.to_string(), code, message)));
+        };
+        examine(&**self.client.store(), scope, &mut tell).await.map_err(store)
     }
 
     /// Who wants something, for the record: whoever the token belongs to, and whoever they say.
@@ -371,7 +395,9 @@ impl Campaigning for Service {
         Ok(told::suppression(&row))
     }
 
-    async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<(), Problem> {
-        self.campaigns().allow(channel.as_str(), &reached_at(channel, address)?).await.map_err(problem)
+    async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<Unsuppressed, Problem> {
+        let address = reached_at(channel, address)?;
+        let was_listed = self.campaigns().allow(channel.as_str(), &address).await.map_err(problem)?;
+        Ok(Unsuppressed { channel, address, was_listed })
     }
 }
