@@ -14,7 +14,7 @@ use crate::Shown;
 pub enum Class {
     /// It cannot have come about by itself, or does not go on by itself.
     Wrong,
-    /// A person was told of it, and nothing has happened since.
+    /// A person was told of it, and nothing has happened since; or only a person knows.
     Attention,
     /// It goes on by itself as soon as somebody works on it.
     Warning,
@@ -62,6 +62,16 @@ pub enum Code {
     MessageShard,
     /// Work is late because nobody takes its shard, although processes are there.
     ShardUnattended,
+    /// Jobs of a campaign run, or those whom they are to reach, are not there.
+    CampaignIncomplete,
+    /// Rows of a campaign run say different things of the same.
+    CampaignDiffers,
+    /// Something of a campaign run is open, and nothing brings it to its end.
+    CampaignForgotten,
+    /// Only somebody can say what became of some items of a campaign run.
+    CampaignInDoubt,
+    /// A campaign run is due, and nobody works on it.
+    CampaignLate,
     /// A person was told of it, and nothing has happened since.
     Alert,
     /// Work is late because no process is there.
@@ -74,8 +84,8 @@ impl Code {
     /// How bad that is.
     pub const fn class(self) -> Class {
         match self {
-            Self::Alert => Class::Attention,
-            Self::NobodyWorks | Self::Late => Class::Warning,
+            Self::Alert | Self::CampaignInDoubt => Class::Attention,
+            Self::NobodyWorks | Self::Late | Self::CampaignLate => Class::Warning,
             _ => Class::Wrong,
         }
     }
@@ -85,10 +95,13 @@ impl Code {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The execution; absent when it is about many.
+    /// The execution; absent when it is about many, or about none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub execution: Option<Shown<ExecutionId>>,
+    /// The campaign run, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub campaign_run: Option<String>,
     /// What.
     pub code: Code,
     /// How bad it is.
@@ -100,15 +113,21 @@ pub struct Finding {
 impl Finding {
     /// Of the class that its code has.
     pub fn new(execution: Option<ExecutionId>, code: Code, message: String) -> Self {
-        Self { execution: execution.map(Shown), code, class: code.class(), message }
+        Self { execution: execution.map(Shown), campaign_run: None, code, class: code.class(), message }
+    }
+
+    /// About a campaign run.
+    pub fn of_campaign(run: String, code: Code, message: String) -> Self {
+        Self { campaign_run: Some(run), ..Self::new(None, code, message) }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.execution {
-            Some(Shown(execution)) => write!(f, "execution {execution}: ")?,
-            None => write!(f, "store: ")?,
+        match (&self.execution, &self.campaign_run) {
+            (Some(Shown(execution)), _) => write!(f, "execution {execution}: ")?,
+            (None, Some(run)) => write!(f, "campaign run {run}: ")?,
+            (None, None) => write!(f, "store: ")?,
         }
         // The code as programs see it.
         let code = serde_json::to_string(&self.code).unwrap_or_default();
@@ -141,6 +160,12 @@ pub struct Verdict {
     pub events: u64,
     /// Messages on their way.
     pub messages: u64,
+    /// Campaign runs that were looked at.
+    #[serde(default, rename = "campaignRuns")]
+    pub campaign_runs: u64,
+    /// Items in their outboxes.
+    #[serde(default)]
+    pub items: u64,
     /// What is wrong.
     pub findings: u64,
     /// What is late.

@@ -135,6 +135,11 @@ impl Campaigns {
         Self { store, scope }
     }
 
+    /// Whose they are.
+    pub const fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
     /// A campaign run.
     pub async fn run(&self, id: &str) -> Result<CampaignRun, Refused> {
         Ok(self.stored(id).await?.0)

@@ -25,8 +25,7 @@ pub(crate) async fn finish(store: &dyn Store, run: &Text, now: Timestamp) -> Res
     if over != run.jobs {
         return Ok(false);
     }
-    let is_cut_short = Control::parse(&run.control) == Some(Control::Cancelled) && tally.skipped > 0;
-    let outcome = tally.outcome(is_cut_short);
+    let outcome = tally.outcome(is_cut_short(&run, &tally));
     let Some(status) = rows::run_status(&run).after(RunAct::End(outcome)) else { return Ok(false) };
     run.status = status.as_str().into();
     run.wake_at = Timestamp::MAX;
@@ -40,6 +39,11 @@ pub(crate) async fn finish(store: &dyn Store, run: &Text, now: Timestamp) -> Res
         Err(error) if matches!(error.kind(), Kind::Conflict | Kind::Retry | Kind::Unknown) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a campaign run that came to this was cancelled before everybody was reached.
+pub(crate) fn is_cut_short(run: &CampaignRun, tally: &Tally) -> bool {
+    Control::parse(&run.control) == Some(Control::Cancelled) && tally.skipped > 0
 }
 
 /// How the items of a campaign run stand.

@@ -9,11 +9,11 @@ use crate::access::{PlaceArgs, Want};
 use crate::paint::{self, counted};
 use crate::progress::Progress;
 
-/// Check that no work is stuck: what every execution of the store waits for exists, and something wakes it
+/// Check that no work is stuck: what every execution and campaign run of the store waits for exists, and something wakes it
 ///
-/// Reads every execution of every tenant, and changes nothing. Processes may work on the store meanwhile.
+/// Reads every execution and every campaign run of every tenant, and changes nothing. Processes may work on the store meanwhile.
 ///
-/// Findings are wrong (an invariant does not hold) or need attention (somebody was alerted, and nothing has happened since).
+/// Findings are wrong (an invariant does not hold) or need attention (somebody was alerted, and nothing has happened since; or only somebody can say what became of items in doubt).
 /// Warnings (work that is late because nobody works on it) do not count.
 ///
 /// Exit codes: 0 no work is stuck, 1 there are findings, and they were printed, 2 the command could not be carried out.
@@ -41,11 +41,13 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&verdict)?)?;
     } else {
-        let Verdict { ok, executions, events, messages, findings, warnings } = verdict;
+        let Verdict { ok, executions, events, messages, campaign_runs, items, findings, warnings } = verdict;
         let word = if ok { paint::good("no work is stuck").to_string() } else { paint::error("wrong").to_string() };
         let seen = format!("{} with {}", counted(executions, "execution"), counted(events, "event"));
+        let campaigns = format!("{} with {}", counted(campaign_runs, "campaign run"), counted(items, "item"));
         let (findings, warnings) = (counted(findings, "finding"), counted(warnings, "warning"));
-        paint::say(format_args!("{word}: {seen}, {}, {findings}, {warnings}", counted(messages, "message")));
+        let messages = counted(messages, "message");
+        paint::say(format_args!("{word}: {seen}, {messages}, {campaigns}, {findings}, {warnings}"));
     }
     Ok(ExitCode::from(u8::from(!verdict.ok)))
 }

@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use onward_api::Onward as _;
 use onward_api::campaign::{CampaignTally, Campaigning as _, RunStatus};
 use onward_api::client::Client;
+use onward_api::finding::{Code, Heard};
 use onward_api::outbox::{ItemStanding, ItemVerdict, JobStatus, OutboxItem, SettleMany};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
@@ -130,6 +132,19 @@ impl Proof<'_> {
         self.world.provider.times().contains_key(&item.key)
     }
 
+    /// What a doctor finds.
+    async fn found(&self) -> Vec<Code> {
+        let mut found = Vec::new();
+        let mut hear = |heard| {
+            if let Heard::Found(finding) = heard {
+                found.push(finding.code);
+            }
+        };
+        let verdict = self.client.doctor(&mut hear).await.unwrap();
+        assert_eq!((verdict.campaign_runs, verdict.items), (1, self.people.len() as u64));
+        found
+    }
+
     /// Nobody was called twice, everybody has one row, and what it says is so. Returns what is in doubt.
     async fn expect_nothing_lost(&self, kills: usize) -> Vec<OutboxItem> {
         self.world.provider.expect_once();
@@ -153,6 +168,7 @@ impl Proof<'_> {
         let expected = CampaignTally { served, in_doubt, ..CampaignTally::default() };
         assert_eq!(tally(&self.client, &self.run).await, expected, "the counts add up");
         assert!(!doubts.is_empty(), "the kills came while somebody was called");
+        assert_eq!(self.found().await, [Code::CampaignInDoubt], "whatever was killed, nothing is stuck");
         assert!(doubts.len() <= kills * LANES * WINDOW, "a kill leaves no more than a window of each lane in doubt");
         doubts
     }
@@ -187,6 +203,7 @@ impl Proof<'_> {
         let jobs = jobs(&self.client, &self.run).await;
         assert_eq!(jobs.len(), self.people.len().div_ceil(100));
         assert!(jobs.iter().all(|job| job.status == JobStatus::Completed));
+        assert_eq!(self.found().await, []);
         self.expect_audit(doubts, jobs.len()).await;
     }
 

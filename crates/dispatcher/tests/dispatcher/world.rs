@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onward_dispatch::{Answer, Backoff, Channel, Found, Terms};
 use onward_dispatcher::{
-    Campaigns, Compose, Deployed, Deployment, Dispatcher, Entropy, Gate, Message, Nature, Open, Options, Outlet,
-    Provider, Recipient, Refused, Reservation, Scope,
+    Ailment, Campaigns, Compose, Deployed, Deployment, Dispatcher, Entropy, Flaw, Gate, Message, Nature, Open, Options,
+    Outlet, Provider, Recipient, Refused, Reservation, Scope, examine,
 };
 use onward_journal::{Text, Timestamp};
 use onward_store::memory::Memory;
@@ -179,6 +179,19 @@ impl World {
         assert!(is_met(self).await, "{:?} {:?}", self.jobs().await, self.items().await);
         stop.send_replace(true);
         working.await.unwrap().unwrap();
+        let wrong: Vec<Flaw> = self.found().await.into_iter().filter(|it| it.ailment != Ailment::InDoubt).collect();
+        assert_eq!(wrong, [], "whatever dispatchers do, nothing is stuck");
+    }
+
+    /// What a doctor finds.
+    pub(crate) async fn found(&self) -> Vec<Flaw> {
+        let mut found = Vec::new();
+        examine(&*self.store, None, &mut |flaw| found.push(flaw)).await.unwrap();
+        found
+    }
+
+    pub(crate) async fn ailments(&self) -> Vec<Ailment> {
+        self.found().await.into_iter().map(|flaw| flaw.ailment).collect()
     }
 
     pub(crate) async fn work_until_over(&self, run: &str) {

@@ -7,6 +7,7 @@ mod runs;
 mod tasks;
 mod told;
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use onward_api::finding::{Class, Finding, Heard, Verdict};
 use onward_api::problem::{Code, Problem};
 use onward_api::run::{self, Append, Appended, RunEventPage, RunSnapshot, Verified};
 use onward_api::task::{TaskListing, TaskPage};
+use onward_dispatcher::Looked;
 use onward_engine::client::{Client, Scope};
 use onward_engine::node::{self, Node};
 use onward_engine::{doctor, explain};
@@ -226,7 +228,7 @@ impl Onward for Service {
         let (mut findings, mut warnings) = (0, 0);
         let hear = Mutex::new(hear);
         let say = |heard| (hear.lock().unwrap_or_else(PoisonError::into_inner))(heard);
-        let mut report = |finding: &Finding| {
+        let mut report = |finding: &Finding| -> io::Result<()> {
             *(if finding.class == Class::Warning { &mut warnings } else { &mut findings }) += 1;
             say(Heard::Found(finding.clone()));
             Ok(())
@@ -237,7 +239,10 @@ impl Onward for Service {
         let looked = looked.await;
         let doctor::Tally { executions, events, messages } =
             looked.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-        Ok(Verdict { ok: findings == 0, executions, events, messages, findings, warnings })
+        let looked = self.examine_campaigns(&mut report).await?;
+        let Looked { runs: campaign_runs, items } = looked;
+        let ok = findings == 0;
+        Ok(Verdict { ok, executions, events, messages, campaign_runs, items, findings, warnings })
     }
 
     async fn append(&self, append: Append) -> Result<Vec<Appended>, Problem> {
