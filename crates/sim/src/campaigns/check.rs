@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use onward_dispatch::{JobStatus, Standing, Tally};
-use onward_dispatcher::{Verdict, standing};
+use onward_dispatch::{Control, JobStatus, Standing, Tally};
+use onward_dispatcher::{Verdict, examine, standing};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{Job, OutboxItem};
 use onward_store::{Records as _, Scan};
@@ -14,15 +14,24 @@ use super::World;
 use super::provider::Known;
 
 impl World {
-    async fn jobs(&self) -> Result<Vec<Job>, String> {
+    /// The jobs of the run.
+    pub(super) async fn jobs(&self) -> Result<Vec<Job>, String> {
         let rows: Vec<(Job, u64)> = self.store.list(Scan::all::<Job>()).await.map_err(|error| error.to_string())?;
-        Ok(rows.into_iter().map(|(row, _)| row).collect())
+        Ok(rows.into_iter().map(|(row, _)| row).filter(|job| job.run_id == self.run).collect())
     }
 
-    async fn items(&self) -> Result<Vec<OutboxItem>, String> {
+    /// The items of the run.
+    pub(super) async fn items(&self) -> Result<Vec<OutboxItem>, String> {
         let rows: Vec<(OutboxItem, u64)> =
             self.store.list(Scan::all::<OutboxItem>()).await.map_err(|error| error.to_string())?;
-        Ok(rows.into_iter().map(|(row, _)| row).collect())
+        Ok(rows.into_iter().map(|(row, _)| row).filter(|item| item.run_id == self.run).collect())
+    }
+
+    /// Those whom the run was to reach, and has not.
+    pub(super) async fn unserved(&self) -> Result<Vec<String>, String> {
+        let is_unserved = |item: &OutboxItem| matches!(standing(item), Standing::Failed | Standing::Skipped);
+        let items = self.items().await?;
+        Ok(items.iter().filter(|item| is_unserved(item)).map(|item| item.recipient_id.to_string()).collect())
     }
 
     /// Whether nobody works, and nobody will before somebody has settled something.
@@ -53,7 +62,26 @@ impl World {
         self.check_counts().await?;
         // Whoever should have ended the run may have been killed: others find it.
         sleep(Duration::from_secs(300)).await;
-        self.check_end().await
+        self.check_end().await?;
+        let mut found = Vec::new();
+        let looked = examine(&*self.store, None, &mut |flaw| found.push(flaw)).await;
+        match (looked, found.as_slice()) {
+            (Ok(_), []) => Ok(()),
+            (looked, found) => Err(format!("{looked:?} {found:?}\n{}", self.dump().await)),
+        }
+    }
+
+    /// Nobody was reached by two runs either.
+    pub(super) async fn check_once(&self) -> Result<(), String> {
+        let rows: Vec<(OutboxItem, u64)> =
+            self.store.list(Scan::all::<OutboxItem>()).await.map_err(|error| error.to_string())?;
+        let known = self.ledger.known().clone();
+        let taken = |item: &OutboxItem| known.get(&item.idempotency_key).is_some_and(|it| it.taken > 0);
+        let mut reached = BTreeSet::new();
+        match rows.iter().find(|(item, _)| taken(item) && !reached.insert(item.recipient_id.clone())) {
+            Some((item, _)) => Err(format!("{} was reached twice\n{rows:#?}", item.recipient_id)),
+            None => Ok(()),
+        }
     }
 
     /// Nobody is missing, and nobody has two rows.
@@ -109,21 +137,23 @@ impl World {
         Ok(())
     }
 
-    async fn check_end(&self) -> Result<(), String> {
+    async fn check_end(&mut self) -> Result<(), String> {
         let jobs = self.jobs().await?;
         let run = self.campaigns.run(&self.run).await.map_err(|error| error.to_string())?;
         let tally = self.campaigns.tally(&self.run).await.map_err(|error| error.to_string())?;
         let is_over = |job: &Job| JobStatus::parse(&job.status).is_some_and(JobStatus::is_over);
-        if !jobs.iter().all(is_over) || &*run.status != tally.outcome(false).as_str() {
+        let is_cancelled = &*run.control == Control::Cancelled.as_str();
+        self.report.cancelled += u32::from(is_cancelled);
+        if !jobs.iter().all(is_over) || &*run.status != tally.outcome(is_cancelled && tally.skipped > 0).as_str() {
             return Err(format!("{run:?} should be over\n{}", self.dump().await));
         }
         let entries = self.campaigns.audit(&self.run, 0, 10_000).await.map_err(|error| error.to_string())?;
         let events: Vec<&str> = entries.iter().map(|entry| &*entry.event).collect();
-        let ends = events.iter().filter(|event| matches!(**event, "job.completed" | "job.dead")).count();
+        let count = |event: &str| events.iter().filter(|it| **it == event).count();
         let is_whole = events.first() == Some(&"run.deployed")
             && events.last() == Some(&"run.ended")
-            && events.iter().filter(|event| **event == "run.ended").count() == 1
-            && ends >= jobs.len();
+            && (1..=1 + count("job.redriven")).contains(&count("run.ended"))
+            && count("job.completed") + count("job.dead") >= jobs.len();
         if is_whole { Ok(()) } else { Err(format!("the audit trail is not whole: {events:?}")) }
     }
 }

@@ -2,10 +2,13 @@
 //! can. Workers die between any two steps, or stand still for longer than their lease and go on; the store does not answer, or
 //! does something and does not say so; the provider takes things and does not say so either.
 //!
+//! People pause and cancel, say what became of things, and want some tried again; now and then they are killed as well.
+//!
 //! What the provider was asked is kept outside of the store. In the end somebody settles what is in doubt, by what the provider
-//! knows; then everybody was reached once, or the outbox says why not.
+//! knows; then everybody was reached once, or the outbox says why not. Those who were not are reached by another run.
 
 mod check;
+mod people;
 mod provider;
 mod store;
 
@@ -15,7 +18,7 @@ use std::time::Duration;
 use onward_dispatch::{Backoff, Channel, Terms};
 use onward_dispatcher::{
     Admission, Campaigns, Compose, Deployment, Dispatcher, Entropy, Gate, Message, Nature, Options, Outlet, Recipient,
-    Scope,
+    Refused, Scope,
 };
 use onward_journal::{Text, Timestamp};
 use onward_store::conformance::Draw;
@@ -47,6 +50,14 @@ pub struct Report {
     pub unserved: u32,
     /// Calls that reached the provider.
     pub calls: u32,
+    /// Items that somebody settled while things went wrong.
+    pub verdicts: u32,
+    /// Jobs that somebody wanted tried again, or sooner.
+    pub redriven: u32,
+    /// Runs that were cancelled.
+    pub cancelled: u32,
+    /// Items of runs that reach those whom another has not.
+    pub retried: u32,
 }
 
 /// Lets some pass, in any order, or nobody for a while.
@@ -118,8 +129,10 @@ struct World {
     ledger: Arc<Ledger>,
     outlet: Arc<Outlet>,
     campaigns: Campaigns,
+    /// Those whom the run is to reach.
     recipients: Vec<String>,
     run: Text,
+    may_cancel: bool,
     report: Report,
 }
 
@@ -138,32 +151,11 @@ pub fn run(seed: u64) -> Result<Report, String> {
 async fn live(seed: u64) -> Result<Report, String> {
     let mut world = World::new(seed).await?;
     let mut running: Vec<Running> = (0..2).map(|_| world.dispatcher()).collect();
-    let since = Instant::now();
-    while since.elapsed() < ROUGH {
-        sleep(Duration::from_millis(world.chance.below(4_000))).await;
-        let victim = usize::try_from(world.chance.below(running.len() as u64)).unwrap_or(0);
-        match world.chance.below(10) {
-            0..4 => {
-                running[victim].task.abort();
-                world.report.kills += 1;
-                running[victim] = world.dispatcher();
-            }
-            4 => {
-                running[victim].stop.send_replace(true);
-                let ended = std::mem::replace(&mut running[victim], world.dispatcher());
-                drop(ended.task.await);
-            }
-            5 => drop(world.campaigns.pause(&world.run, "sim").await),
-            6 | 7 => drop(world.campaigns.resume(&world.run, "sim").await),
-            _ => {}
-        }
+    world.go_through(&mut running, ROUGH).await?;
+    if world.chance.percent(50) && world.retry().await? {
+        world.go_through(&mut running, ROUGH / 4).await?;
     }
-    world.flaky.calm();
-    world.ledger.calm();
-    drop(world.campaigns.resume(&world.run, "sim").await);
-    world.settle_down().await?;
-    world.report.stalls = world.flaky.stalls();
-    world.check().await?;
+    world.check_once().await?;
     for it in running {
         it.stop.send_replace(true);
         it.task.await.map_err(|error| error.to_string())?;
@@ -221,8 +213,8 @@ impl World {
         let audience = gathering.finish().await.map_err(|error| error.to_string())?;
         let deployed = campaigns.deploy(&deployment, &audience, &entropy).await;
         let run = deployed.map_err(|error| error.to_string())?.run;
-        let report = Report::default();
-        Ok(Self { chance, store, flaky, ledger, outlet, campaigns, recipients, run, report })
+        let (may_cancel, report) = (chance.percent(20), Report::default());
+        Ok(Self { chance, store, flaky, ledger, outlet, campaigns, recipients, run, may_cancel, report })
     }
 
     fn dispatcher(&self) -> Running {
@@ -239,6 +231,51 @@ impl World {
         // A store that fails for good would stop it; this one does not.
         let task = tokio::spawn(async move { drop(dispatcher.run(stopped).await) });
         Running { stop, task }
+    }
+
+    /// A run in rough times, until it has come to what it comes to.
+    async fn go_through(&mut self, running: &mut [Running], rough: Duration) -> Result<(), String> {
+        self.flaky.be_calm(false);
+        self.ledger.be_calm(false);
+        let since = Instant::now();
+        while since.elapsed() < rough {
+            sleep(Duration::from_millis(self.chance.below(4_000))).await;
+            let victim = usize::try_from(self.chance.below(running.len() as u64)).unwrap_or(0);
+            match self.chance.below(10) {
+                0..4 => {
+                    running[victim].task.abort();
+                    self.report.kills += 1;
+                    running[victim] = self.dispatcher();
+                }
+                4 => {
+                    running[victim].stop.send_replace(true);
+                    let ended = std::mem::replace(&mut running[victim], self.dispatcher());
+                    drop(ended.task.await);
+                }
+                _ => self.somebody().await?,
+            }
+        }
+        self.flaky.be_calm(true);
+        self.ledger.be_calm(true);
+        drop(self.campaigns.resume(&self.run, "sim").await);
+        self.settle_down().await?;
+        self.report.stalls = self.flaky.stalls();
+        self.check().await
+    }
+
+    /// Another run, for those whom the last has not reached. Tells whether there is anybody.
+    async fn retry(&mut self) -> Result<bool, String> {
+        self.recipients = self.unserved().await?;
+        let retried = self.campaigns.retry(&self.run, "sim", &self.chance.entropy()).await;
+        match retried {
+            Ok(deployed) if !self.recipients.is_empty() => {
+                self.run = deployed.run;
+                self.report.retried += deployed.items;
+                Ok(true)
+            }
+            Err(Refused::NobodyToReach) if self.recipients.is_empty() => Ok(false),
+            other => Err(format!("{:?} were not reached: {other:?}\n{}", self.recipients, self.dump().await)),
+        }
     }
 
     /// Waits until nothing happens any more.

@@ -22,6 +22,8 @@ pub(super) struct Known {
     pub(super) taken: u32,
     /// Whether it has refused it for good.
     pub(super) is_refused: bool,
+    /// Calls with it that are on their way: nobody can know yet what becomes of them.
+    pub(super) on_their_way: u32,
 }
 
 pub(super) struct Ledger {
@@ -36,8 +38,9 @@ impl Ledger {
         Self { chance, nature, known: Mutex::default(), is_calm: AtomicBool::new(false) }
     }
 
-    pub(super) fn calm(&self) {
-        self.is_calm.store(true, Ordering::SeqCst);
+    /// Whether it does what it should.
+    pub(super) fn be_calm(&self, is_calm: bool) {
+        self.is_calm.store(is_calm, Ordering::SeqCst);
     }
 
     pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<Text, Known>> {
@@ -78,6 +81,34 @@ impl Ledger {
     }
 }
 
+/// Calls that have left and not arrived. Those of whoever is killed never do.
+struct OnTheirWay<'a> {
+    ledger: &'a Ledger,
+    keys: Vec<Text>,
+}
+
+impl<'a> OnTheirWay<'a> {
+    fn begin(ledger: &'a Ledger, keys: Vec<Text>) -> Self {
+        for key in &keys {
+            ledger.known().entry(key.clone()).or_default().on_their_way += 1;
+        }
+        Self { ledger, keys }
+    }
+
+    fn arrived(&mut self, key: &Text) {
+        self.keys.retain(|it| it != key);
+        self.ledger.known().entry(key.clone()).or_default().on_their_way -= 1;
+    }
+}
+
+impl Drop for OnTheirWay<'_> {
+    fn drop(&mut self) {
+        for key in self.keys.clone() {
+            self.arrived(&key);
+        }
+    }
+}
+
 #[async_trait]
 impl Provider for Ledger {
     fn name(&self) -> &str {
@@ -90,11 +121,13 @@ impl Provider for Ledger {
 
     async fn deliver(&self, batch: Vec<Reservation>) -> Vec<(Text, Answer)> {
         let mut answers = Vec::new();
+        let mut on_their_way = OnTheirWay::begin(self, batch.iter().map(|it| it.key().clone()).collect());
         for reservation in batch {
             // It may take until after the patience of whoever asks, and is asked all the same.
             let ms = if self.chance.percent(2) { 60_000 } else { self.chance.below(1_500) };
             sleep(Duration::from_millis(ms)).await;
             let answer = self.take(reservation.key());
+            on_their_way.arrived(reservation.key());
             sleep(Duration::from_millis(self.chance.below(100))).await;
             answers.extend(answer.map(|answer| (reservation.item().clone(), answer)));
         }

@@ -26,9 +26,9 @@ impl Flaky {
         Self { store, chance, is_calm: AtomicBool::new(false), stalls: AtomicU32::new(0) }
     }
 
-    /// Nothing fails any more.
-    pub(super) fn calm(&self) {
-        self.is_calm.store(true, Ordering::SeqCst);
+    /// Whether nothing fails.
+    pub(super) fn be_calm(&self, is_calm: bool) {
+        self.is_calm.store(is_calm, Ordering::SeqCst);
     }
 
     pub(super) fn stalls(&self) -> u32 {
