@@ -163,7 +163,10 @@ pub struct Attempt {
     put_off: Option<u64>,
     /// Not again in this attempt.
     deferred: Vec<bool>,
-    looked: bool,
+    /// Called for although the provider may have taken them before: that it does not take them now says nothing of then.
+    repeated: Vec<bool>,
+    /// The provider was asked about these.
+    looked: Vec<bool>,
     changes: BTreeMap<usize, Change>,
     phase: Phase,
 }
@@ -191,7 +194,7 @@ enum Phase {
 impl Attempt {
     /// The `attempts`-th try since anything was settled, at items that stand so. Those that somebody else had are in doubt.
     pub fn new(slots: Vec<Slot>, attempts: u32, terms: Terms, order: Order) -> Self {
-        let deferred = vec![false; slots.len()];
+        let none = vec![false; slots.len()];
         let mut attempt = Self {
             slots,
             terms,
@@ -200,8 +203,9 @@ impl Attempt {
             has_progressed: false,
             busy: None,
             put_off: None,
-            deferred,
-            looked: false,
+            deferred: none.clone(),
+            repeated: none.clone(),
+            looked: none,
             changes: BTreeMap::new(),
             phase: Phase::Ready,
         };
@@ -263,28 +267,41 @@ impl Attempt {
     }
 
     fn decide(&mut self, entropy: u64) -> Step {
-        let goes_on = self.order == Order::Go && self.busy.is_none() && self.put_off.is_none();
+        let goes_on = self.order == Order::Go && self.busy.is_none() && self.put_off.is_none() && !self.is_beyond();
         let open = if goes_on { self.open() } else { Vec::new() };
         if !open.is_empty() {
             self.phase = Phase::Admitting(open.clone());
             return Step::Admit(open, self.terms.window.max(1));
         }
         // Who is to begin nothing more ever can still find out what has become of things.
-        let may_look = goes_on || self.order == Order::Cancel;
+        let may_look = goes_on || self.order == Order::Cancel || self.is_beyond() && self.order == Order::Go;
         let doubts = self.doubts();
-        if may_look && !self.looked && !doubts.is_empty() {
+        if may_look && !doubts.is_empty() {
             // What was answered so far is not to be lost meanwhile.
             if !self.changes.is_empty() {
-                self.phase = Phase::Reserving(Vec::new());
-                return self.store(None);
+                return self.keep();
             }
-            self.looked = true;
+            for &position in &doubts {
+                self.looked[position] = true;
+            }
             self.phase = Phase::Looking(doubts.clone());
             return Step::Look(doubts);
         }
+        let new = |slots: &[Slot]| slots.iter().filter(|slot| slot.standing == Standing::Unreserved).count();
+        let before = new(&self.slots);
         let conclusion = self.conclude(entropy);
+        // Others may stand for some of those that are ended without a row: that is heard before it is counted.
+        if new(&self.slots) < before {
+            return self.keep();
+        }
         self.phase = Phase::Concluding;
         self.store(Some(conclusion))
+    }
+
+    /// Makes durable what there is, and goes on.
+    fn keep(&mut self) -> Step {
+        self.phase = Phase::Reserving(Vec::new());
+        self.store(None)
     }
 
     /// These may be reached now, and are reserved next.
@@ -294,6 +311,7 @@ impl Attempt {
         let window: Vec<usize> = admitted.iter().copied().filter(is_open).take(self.terms.window.max(1)).collect();
         for &position in &window {
             let is_doubt = self.slots[position].standing == Standing::InDoubt;
+            self.repeated[position] = is_doubt;
             self.act(position, if is_doubt { Act::Repeat } else { Act::Reserve });
             self.slots[position].calls += 1;
             let calls = self.slots[position].calls;
@@ -306,6 +324,11 @@ impl Attempt {
     pub fn put_off(&mut self, wait_ms: u64) {
         self.put_off = Some(wait_ms);
         self.phase = Phase::Ready;
+    }
+
+    /// Whether it was tried as often as it may be, and nobody was left to say so: whoever did was not heard of again.
+    const fn is_beyond(&self) -> bool {
+        !self.has_progressed && self.attempts > self.terms.attempts_max
     }
 
     /// The items to call the provider for.
@@ -321,11 +344,12 @@ impl Attempt {
         (0..self.slots.len()).filter(is_next).collect()
     }
 
-    /// Items in doubt that the provider can be asked about.
+    /// Items in doubt that the provider can be asked about next, no more than it is called for together.
     fn doubts(&self) -> Vec<usize> {
         let Some(after) = self.terms.looks_after_ms else { return Vec::new() };
         let is_old = |slot: &Slot| slot.standing == Standing::InDoubt && slot.doubt_ms >= after;
-        (0..self.slots.len()).filter(|position| is_old(&self.slots[*position])).collect()
+        let is_next = |position: &usize| is_old(&self.slots[*position]) && !self.looked[*position];
+        (0..self.slots.len()).filter(is_next).take(self.terms.window.max(1)).collect()
     }
 
     fn conclude(&mut self, entropy: u64) -> Conclusion {
@@ -417,8 +441,10 @@ impl Attempt {
 
     fn store(&mut self, conclusion: Option<Conclusion>) -> Step {
         let attempts = match conclusion {
-            // Whoever gives it back has not tried.
-            Some(Conclusion::Released | Conclusion::PutOff(_)) if !self.has_progressed => {
+            // Whoever gives it back has not tried; nor has whoever only asks.
+            Some(Conclusion::Released | Conclusion::PutOff(_) | Conclusion::Look(_) | Conclusion::Wait)
+                if !self.has_progressed =>
+            {
                 self.attempts.saturating_sub(1)
             }
             // How often it was tried in the end is worth knowing of a job that is given up.
@@ -435,7 +461,7 @@ impl Attempt {
         self.phase = match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Reserving(mut window) => {
                 for &position in taken {
-                    self.slots[position].standing = Standing::Skipped;
+                    (self.slots[position].standing, self.slots[position].reason) = (Standing::Skipped, None);
                     self.has_progressed = true;
                 }
                 window.retain(|position| !taken.contains(position));
@@ -460,35 +486,51 @@ impl Attempt {
 
     fn settle(&mut self, position: usize, answer: Answer) {
         match answer {
+            // It may have taken it before.
+            Answer::Later(error) | Answer::Unfit(error) if self.repeated[position] => self.lose(position, error),
+            Answer::Busy(error, after_ms) if self.repeated[position] => {
+                self.lose(position, error);
+                self.is_busy(position, after_ms);
+            }
             Answer::Accepted(message_id) => {
                 self.act(position, Act::Accept);
                 self.change(position).message_id = message_id;
             }
             Answer::Refused(error) => self.fail(position, Reason::Refused, error),
             Answer::Unfit(error) => self.fail(position, Reason::Unfit, error),
-            Answer::Unknown(error) => {
-                self.act(position, Act::Lose);
-                // Whoever takes a key once is called again in another attempt, not in this one.
-                self.deferred[position] = true;
-                self.change(position).error = Some(error);
-            }
+            Answer::Unknown(error) => self.lose(position, error),
             Answer::Later(error) => {
                 self.defer(position, error);
-                if self.slots[position].calls >= self.terms.calls_max {
-                    self.act(position, Act::GiveUp);
-                    self.slots[position].reason = Some(Reason::Exhausted);
-                    self.change(position).reason = Some(Reason::Exhausted);
-                }
+                self.give_up_if_called_enough(position);
             }
             Answer::Busy(error, after_ms) => {
                 self.defer(position, error);
-                // It is not this item's fault.
-                self.slots[position].calls -= 1;
-                let calls = self.slots[position].calls;
-                self.change(position).calls = calls;
-                // Whoever wants to be asked again at once has not said how long.
-                self.busy = Some(self.busy.flatten().max(after_ms.filter(|ms| *ms > 0)));
+                self.is_busy(position, after_ms);
             }
+        }
+    }
+
+    fn lose(&mut self, position: usize, error: Text) {
+        self.act(position, Act::Lose);
+        // Whoever takes a key once is called again in another attempt, not in this one.
+        self.deferred[position] = true;
+        self.change(position).error = Some(error);
+    }
+
+    /// The provider takes nothing now, which is not this item's fault.
+    fn is_busy(&mut self, position: usize, after_ms: Option<u64>) {
+        self.slots[position].calls -= 1;
+        let calls = self.slots[position].calls;
+        self.change(position).calls = calls;
+        // Whoever wants to be asked again at once has not said how long.
+        self.busy = Some(self.busy.flatten().max(after_ms.filter(|ms| *ms > 0)));
+    }
+
+    fn give_up_if_called_enough(&mut self, position: usize) {
+        if self.slots[position].calls >= self.terms.calls_max {
+            self.act(position, Act::GiveUp);
+            self.slots[position].reason = Some(Reason::Exhausted);
+            self.change(position).reason = Some(Reason::Exhausted);
         }
     }
 
@@ -517,7 +559,10 @@ impl Attempt {
                     self.change(position).message_id = message_id;
                 }
                 Found::Refused(error) => self.fail(position, Reason::Refused, error),
-                Found::Nothing => self.act(position, Act::Miss),
+                Found::Nothing => {
+                    self.act(position, Act::Miss);
+                    self.give_up_if_called_enough(position);
+                }
                 Found::Unsure => {}
             }
         }

@@ -19,6 +19,8 @@ pub struct Deployment {
     pub campaign: Text,
     /// By which channel.
     pub channel: Channel,
+    /// What is sent, for keys: the same recipient may be sent something else.
+    pub asset: Text,
     /// All there is to know of it, as JSON.
     pub document: Text,
     /// Not before; at once unless told.
@@ -50,7 +52,7 @@ pub(crate) async fn deploy(
     audience: &Audience,
     entropy: &Entropy,
 ) -> Result<Deployed, Refused> {
-    let Deployment { campaign, channel, document, scheduled_for, key, by } = deployment;
+    let Deployment { campaign, channel, asset, document, scheduled_for, key, by } = deployment;
     let (tenant_id, workspace_id) = (scope.tenant.clone(), scope.workspace.clone());
     let id = match key {
         Some(key) => derived_id(&[&tenant_id, &workspace_id, campaign, key]),
@@ -71,6 +73,7 @@ pub(crate) async fn deploy(
         items: audience.items(),
         jobs: u32::try_from(audience.parts.len()).unwrap_or(u32::MAX),
         scheduled_for,
+        asset: asset.clone(),
         retry_of: None,
         wake_at: scheduled_for,
         created_at: now,

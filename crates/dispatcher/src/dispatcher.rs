@@ -1,10 +1,12 @@
 //! The dispatcher of a node: finds campaign runs that have something to do, takes their jobs in turn, and works on several at
 //! a time. Any number of nodes do so on one store.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use onward_dispatch::{Conclusion, Control, JobStatus, Order};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job};
@@ -20,6 +22,7 @@ use crate::outlet::{Outlet, Outlets};
 use crate::rows;
 use crate::shut::Shut;
 use crate::sweep::sweep;
+use crate::turns::{Found, Line, Turns};
 use crate::work::{Desk, End, Work};
 
 /// Campaign runs that are looked at together.
@@ -72,20 +75,26 @@ pub struct Dispatcher {
     place: Mutex<Option<Vec<Value>>>,
 }
 
-/// What is wanted of campaign runs, as far as this node knows.
+/// What is wanted of campaign runs and jobs, as far as this node knows.
 #[derive(Default)]
 struct Orders {
     controls: Mutex<BTreeMap<Text, Control>>,
+    /// Jobs that are to be given back, so that others have a turn.
+    yielding: Mutex<BTreeSet<Text>>,
 }
 
 impl Orders {
-    fn of(&self, run: &Text, is_stopping: bool) -> Order {
-        let order = match lock(&self.controls).get(run) {
+    fn of(&self, run: &Text) -> Order {
+        match lock(&self.controls).get(run) {
             None | Some(Control::Active) => Order::Go,
             Some(Control::Paused) => Order::Release,
             Some(Control::Cancelled) => Order::Cancel,
-        };
-        if is_stopping { order.max(Order::Release) } else { order }
+        }
+    }
+
+    fn of_job(&self, run: &Text, job: &Text, is_stopping: bool) -> Order {
+        let gives_way = is_stopping || lock(&self.yielding).contains(job);
+        self.of(run).max(if gives_way { Order::Release } else { Order::Go })
     }
 
     fn note(&self, run: &CampaignRun) {
@@ -96,45 +105,6 @@ impl Orders {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A job that was found, and its run.
-struct Found {
-    run: (CampaignRun, u64),
-    job: (Job, u64),
-}
-
-impl Found {
-    /// Whether another worker had it, and was not heard of again.
-    fn is_stale(&self) -> bool {
-        rows::job_status(&self.job.0) == JobStatus::Locked
-    }
-}
-
-/// Jobs that were found and not taken yet: of each tenant, of each of its runs.
-#[derive(Default)]
-struct Line {
-    tenants: VecDeque<(Text, VecDeque<Found>)>,
-}
-
-impl Line {
-    fn push(&mut self, found: Found) {
-        let tenant = &found.run.0.tenant_id;
-        match self.tenants.iter_mut().find(|(it, _)| it == tenant) {
-            Some((_, line)) => line.push_back(found),
-            None => self.tenants.push_back((tenant.clone(), [found].into())),
-        }
-    }
-
-    /// The next job: of the tenant that has waited longest.
-    fn pop(&mut self) -> Option<Found> {
-        let (tenant, mut line) = self.tenants.pop_front()?;
-        let found = line.pop_front();
-        if !line.is_empty() {
-            self.tenants.push_back((tenant, line));
-        }
-        found
-    }
 }
 
 /// What a worker tells when it is done with a job.
@@ -156,8 +126,7 @@ impl Dispatcher {
         let mut lanes: JoinSet<Done> = JoinSet::new();
         // Jobs that are worked on, and those that could not be and are left alone for a while.
         let mut held: BTreeMap<Text, Option<Instant>> = BTreeMap::new();
-        // Jobs of each tenant that are worked on here.
-        let mut tenants: BTreeMap<Text, usize> = BTreeMap::new();
+        let mut turns = Turns::default();
         let mut line = Line::default();
         let mut swept: Option<Instant> = None;
         let mut looks = tokio::time::interval(self.options.look);
@@ -169,20 +138,19 @@ impl Dispatcher {
             }
             if !is_stopping {
                 held.retain(|_, until| until.is_none_or(|until| Instant::now() < until));
-                if line.tenants.is_empty() && lanes.len() < self.options.lanes {
+                if line.is_empty() && lanes.len() < self.options.lanes {
                     line = passing(self.find(&held).await)?.unwrap_or_default();
                 }
                 while lanes.len() < self.options.lanes
-                    && let Some(found) = line.pop()
+                    && let Some(found) = line.pop(&turns)
                 {
                     // It may have been paused since it was found.
-                    let is_paused = self.orders.of(&found.run.0.id, false) == Order::Release && !found.is_stale();
-                    let tenant = &found.run.0.tenant_id;
-                    let here = tenants.get(tenant).copied().unwrap_or(0);
+                    let is_paused = self.orders.of(&found.run.0.id) == Order::Release && !found.is_stale();
+                    let here = turns.of(&found.run.0.tenant_id);
                     if is_paused || held.contains_key(&found.job.0.id) || !self.is_within_cap(&found, here).await? {
                         continue;
                     }
-                    tenants.insert(tenant.clone(), here + 1);
+                    turns.begin(&found);
                     held.insert(found.job.0.id.clone(), None);
                     self.begin(&mut lanes, found, stop.clone());
                 }
@@ -192,6 +160,11 @@ impl Dispatcher {
                 // However much there is to do, what is wanted of it is heard.
                 _ = looks.tick(), if !is_stopping => {
                     passing(self.learn().await)?;
+                    if lanes.len() >= self.options.lanes {
+                        // Whoever came since is to have a turn as well.
+                        line = passing(self.find(&held).await)?.unwrap_or_default();
+                        lock(&self.orders.yielding).extend(turns.to_give_way(&line));
+                    }
                     if lanes.is_empty() && swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
                         passing(sweep(&*self.store).await)?;
                         swept = Some(Instant::now());
@@ -201,7 +174,8 @@ impl Dispatcher {
                     let done = done.map_err(|error| Error::Unusable(format!("a lane has ended: {error}")))?;
                     let job = done.job.clone();
                     held.remove(&job);
-                    tenants.entry(done.run.tenant_id.clone()).and_modify(|here| *here -= 1);
+                    turns.end(&job);
+                    lock(&self.orders.yielding).remove(&job);
                     if !self.end(done).await? {
                         held.insert(job, Some(Instant::now() + self.options.look * 4));
                     }
@@ -213,7 +187,9 @@ impl Dispatcher {
 
     /// Locks one job that can be taken now, and leaves it so. Tells whether there was one.
     pub(crate) async fn claim(&self) -> Result<bool, Error> {
-        let Some(Found { run, job }) = self.find(&BTreeMap::new()).await?.pop() else { return Ok(false) };
+        let Some(Found { run, job }) = self.find(&BTreeMap::new()).await?.pop(&Turns::default()) else {
+            return Ok(false);
+        };
         let outlet = self.outlets.outlet(&run.0).map_err(Error::Unusable)?;
         let clock = Clock::ask(&*self.store).await?;
         let Options { lease, worker, entropy, .. } = self.options.clone();
@@ -279,7 +255,7 @@ impl Dispatcher {
                     line.push(Found { run, job });
                 }
             }
-            if is_last || !line.tenants.is_empty() {
+            if is_last || !line.is_empty() {
                 return Ok(());
             }
         }
@@ -319,9 +295,15 @@ impl Dispatcher {
         if here >= max as usize {
             return Ok(false);
         }
-        let locked = Text::from(JobStatus::Locked.as_str());
-        let its = Scan::by::<Job>(Job::BY_TENANT).equal(&found.run.0.tenant_id).equal(&locked);
-        let count = passing(self.store.count(its.limit(max as usize)).await)?;
+        // Whoever takes over a job of somebody who is gone has one instead of them.
+        if found.is_stale() {
+            return Ok(true);
+        }
+        let Some(now) = passing(self.store.now().await)? else { return Ok(false) };
+        let (tenant, locked) = (&found.run.0.tenant_id, Text::from(JobStatus::Locked.as_str()));
+        let mut its = Scan::by::<Job>(Job::BY_TENANT).equal(tenant).equal(&locked).limit(max as usize);
+        its.after = Some(its.equal.iter().cloned().chain([now.to_value(), Text::from("").to_value()]).collect());
+        let count = passing(self.store.count(its).await)?;
         Ok(count.is_some_and(|count| count < u64::from(max)))
     }
 
@@ -335,7 +317,7 @@ impl Dispatcher {
             let (id, of_run) = (job.0.id.clone(), run.0.clone());
             let is_cancelled = Control::parse(&run.0.control) == Some(Control::Cancelled);
             let work = async {
-                let (mut least, run_id) = (Order::Go, of_run.id.clone());
+                let (mut least, run_id, job_id) = (Order::Go, of_run.id.clone(), id.clone());
                 let outlet = match outlets.outlet(&run.0) {
                     Ok(outlet) => outlet,
                     // Nobody is reached by it: nothing is begun.
@@ -350,10 +332,13 @@ impl Dispatcher {
                 };
                 let clock = Clock::ask(&*store).await?;
                 let desk = Desk { store: Arc::clone(&store), clock, lease, worker, entropy };
-                let order = || orders.of(&run_id, *stop.borrow()).max(least);
+                let order = || orders.of_job(&run_id, &job_id, *stop.borrow()).max(least);
                 Work::prepare(&desk, run, outlet, job).await?.perform(order).await
             };
-            let end = work.await;
+            let end = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+                tracing::error!(job = %id, "work on a job panicked; it is tried again when its lease has run out");
+                Ok(End::Lost)
+            });
             Done { end, job: id, run: of_run }
         });
     }

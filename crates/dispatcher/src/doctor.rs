@@ -125,7 +125,8 @@ async fn of_run(store: &dyn Store, run: &CampaignRun) -> Result<(Vec<Wrong>, u64
             whole.add(&job, now);
         }
     }
-    wrong.extend(whole.judge(run, now));
+    let is_cut_short = is_cut_short(store, run, &whole.tally).await?;
+    wrong.extend(whole.judge(run, is_cut_short, now));
     Ok((wrong, read))
 }
 
@@ -199,6 +200,8 @@ struct Whole {
     is_under_way: bool,
     /// Since when the first job is due.
     due: Option<Timestamp>,
+    /// Whether somebody has still to be reached, or left out.
+    has_open: bool,
     /// When the last job was over.
     ended: Option<Timestamp>,
 }
@@ -218,11 +221,12 @@ impl Whole {
             }
             JobStatus::Queued | JobStatus::Failed => {
                 self.due = Some(self.due.map_or(job.run_after, |due| due.min(job.run_after)));
+                self.has_open |= rows::tally(job).open() > 0;
             }
         }
     }
 
-    fn judge(&self, run: &CampaignRun, now: Timestamp) -> Vec<Wrong> {
+    fn judge(&self, run: &CampaignRun, is_cut_short: bool, now: Timestamp) -> Vec<Wrong> {
         let (status, control) = (rows::run_status(run), Control::parse(&run.control));
         let Self { jobs, over, tally, undecided, .. } = self;
         let mut wrong = Vec::new();
@@ -233,7 +237,7 @@ impl Whole {
         if status.is_over() && over < jobs {
             wrong.push((Ailment::Differs, format!("it is {status}, and {} of its jobs are not over", jobs - over)));
         }
-        let came_to = tally.outcome(is_cut_short(run, tally));
+        let came_to = tally.outcome(is_cut_short);
         if status.is_over() && over == jobs && status != came_to {
             wrong.push((Ailment::Differs, format!("it is {status}, and its items say {came_to}")));
         }
@@ -246,8 +250,8 @@ impl Whole {
         }
         let is_wanted = !status.is_over() && control != Some(Control::Paused) && !self.is_under_way;
         let due = match self.due {
-            // One that is cancelled waits for nothing.
-            Some(_) if control == Some(Control::Cancelled) => Some(run.wake_at),
+            // One that is cancelled waits with nobody.
+            Some(_) if control == Some(Control::Cancelled) && self.has_open => Some(run.wake_at),
             Some(due) => Some(due.max(run.wake_at)),
             // All that is left to do is to say that it is over.
             None => self.ended.filter(|_| over == jobs),

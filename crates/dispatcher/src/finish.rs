@@ -1,11 +1,12 @@
 //! The end of a campaign run: when all of its jobs are over, they say what it came to.
 
-use onward_dispatch::{Control, JobStatus, RunAct, Tally};
+use onward_dispatch::{Control, JobStatus, Reason, RunAct, Tally};
 use onward_journal::{Text, Timestamp};
-use onward_store::tables::{CampaignRun, Job};
+use onward_store::tables::{CampaignRun, Job, OutboxItem};
 use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Scan, Store};
 use serde_json::json;
 
+use crate::lists::chosen;
 use crate::{audit, rows};
 
 /// Ends a campaign run, if all of its jobs are over. Whoever ends the last of them asks; so does whoever finds a run with
@@ -25,7 +26,7 @@ pub(crate) async fn finish(store: &dyn Store, run: &Text, now: Timestamp) -> Res
     if over != run.jobs {
         return Ok(false);
     }
-    let outcome = tally.outcome(is_cut_short(&run, &tally));
+    let outcome = tally.outcome(is_cut_short(store, &run, &tally).await?);
     let Some(status) = rows::run_status(&run).after(RunAct::End(outcome)) else { return Ok(false) };
     run.status = status.as_str().into();
     run.wake_at = Timestamp::MAX;
@@ -41,9 +42,15 @@ pub(crate) async fn finish(store: &dyn Store, run: &Text, now: Timestamp) -> Res
     }
 }
 
-/// Whether a campaign run that came to this was cancelled before everybody was reached.
-pub(crate) fn is_cut_short(run: &CampaignRun, tally: &Tally) -> bool {
-    Control::parse(&run.control) == Some(Control::Cancelled) && tally.skipped > 0
+/// Whether a campaign run that came to this was cancelled before everybody was reached. Others are skipped for reasons of their
+/// own.
+pub(crate) async fn is_cut_short(store: &dyn Store, run: &CampaignRun, tally: &Tally) -> Result<bool, Error> {
+    if Control::parse(&run.control) != Some(Control::Cancelled) || tally.skipped == 0 {
+        return Ok(false);
+    }
+    let is_left_out = |item: &OutboxItem| item.reason.as_deref() == Some(Reason::Cancelled.as_str());
+    let items = Scan::by::<OutboxItem>(OutboxItem::BY_RUN).equal(&run.id);
+    Ok(!chosen(store, items, is_left_out, 1).await?.is_empty())
 }
 
 /// How the items of a campaign run stand.

@@ -25,6 +25,7 @@ mod rows;
 mod shut;
 mod suppressions;
 mod sweep;
+mod turns;
 mod verdict;
 mod work;
 

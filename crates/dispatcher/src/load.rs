@@ -49,6 +49,7 @@ impl Load {
         let deployment = Deployment {
             campaign: "bench".into(),
             channel: Channel::Email,
+            asset: "bench".into(),
             document: "{}".into(),
             scheduled_for: None,
             key: None,
@@ -127,7 +128,6 @@ impl Outlets for Anybody {
             compose: Arc::new(Empty),
             gate: Arc::new(Open),
             terms,
-            asset: "bench".into(),
             patience: Duration::from_secs(30),
         }))
     }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use onward_dispatch::{Answer, Backoff, Found, Terms};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::CampaignRun;
+use tokio::sync::Semaphore;
 
 use crate::audience::Recipient;
 use crate::reserve::Reservation;
@@ -40,6 +41,12 @@ pub trait Provider: Send + Sync + 'static {
 
     /// What it can do.
     fn nature(&self) -> Nature;
+
+    /// How many items it can be called for at a time by this process. Whoever reserves takes that much room before, so that
+    /// what waits for its turn is not reserved.
+    fn room(&self) -> Option<Arc<Semaphore>> {
+        None
+    }
 
     /// Delivers, and tells what became of each item by its id. What it says nothing of is in doubt.
     async fn deliver(&self, batch: Vec<Reservation>) -> Vec<(Text, Answer)>;
@@ -125,20 +132,22 @@ pub struct Outlet {
     pub gate: Arc<dyn Gate>,
     /// How it is gone about.
     pub terms: Terms,
-    /// What is sent, for keys: the same recipient may be sent something else.
-    pub asset: Text,
     /// How long a call may take.
     pub patience: Duration,
 }
+
+/// When somebody looks again who may know the provider of what is in doubt.
+const LOOK_AGAIN_MS: u64 = 600_000;
 
 impl Outlet {
     /// One by which nobody is reached, for runs that are cancelled, and for what others have left behind: whether the provider
     /// takes each key once, and can be asked, is not known here, so what is in doubt is left for somebody who knows.
     pub(crate) fn closed() -> Self {
         let (backoff, calls_max) = (Backoff::default(), u32::MAX);
-        let terms = Terms { window: 1, calls_max, attempts_max: 1, backoff, repeats: true, looks_after_ms: None };
+        let looks_after_ms = Some(LOOK_AGAIN_MS);
+        let terms = Terms { window: 1, calls_max, attempts_max: u32::MAX, backoff, repeats: true, looks_after_ms };
         let (provider, compose) = (Arc::new(Closed), Arc::new(Closed));
-        Self { provider, compose, gate: Arc::new(Open), terms, asset: "".into(), patience: Duration::ZERO }
+        Self { provider, compose, gate: Arc::new(Open), terms, patience: Duration::ZERO }
     }
 }
 

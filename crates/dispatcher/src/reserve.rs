@@ -68,13 +68,11 @@ impl Durable {
     }
 }
 
-/// Whether a commit is durable after all that was not heard of. It would have made this of a job that was at `version`; and
-/// while a worker has a job, nobody else changes it.
-pub(crate) async fn confirm(store: &dyn Store, meant: &Job, version: u64) -> Result<Option<Durable>, Error> {
+/// Whether a commit is durable after all that was not heard of. It would have made this of the job: with a mark that no other
+/// commit leaves, or without one if it was the last of a worker, which ends its epoch.
+pub(crate) async fn confirm(store: &dyn Store, meant: &Job) -> Result<Option<Durable>, Error> {
     let stored: Option<(Job, u64)> = store.get(Key(vec![meant.id.to_value()])).await?;
-    let is_ours = |(job, found): &(Job, u64)| {
-        *found > version && job.lock_epoch == meant.lock_epoch && job.lock_token == meant.lock_token
-    };
+    let is_ours = |(job, _): &(Job, u64)| job.lock_epoch == meant.lock_epoch && job.lock_token == meant.lock_token;
     Ok(stored.filter(is_ours).map(|_| Durable(())))
 }
 

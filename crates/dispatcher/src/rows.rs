@@ -1,6 +1,8 @@
 //! Rows, and what they stand for.
 
-use onward_dispatch::{Change, Channel, ItemKey, ItemStatus, JobStatus, Reason, RunStatus, Slot, Standing, Tally};
+use onward_dispatch::{
+    Change, Channel, ItemKey, ItemStatus, JobAct, JobStatus, Reason, RunStatus, Slot, Standing, Tally,
+};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job, OutboxItem};
 use onward_store::{Error, Records as _, Scan, Store, Value};
@@ -67,7 +69,6 @@ pub(crate) struct Origin<'a> {
     pub(crate) run: &'a CampaignRun,
     pub(crate) job: &'a Job,
     pub(crate) provider: &'a Text,
-    pub(crate) asset: &'a Text,
     /// When the run was scheduled for, as keys have it.
     pub(crate) scheduled_for: &'a str,
 }
@@ -102,11 +103,11 @@ impl Origin<'_> {
     }
 
     fn key(&self, recipient: &Recipient) -> ItemKey {
-        let (run, asset, at) = (&self.run.id, &self.asset, self.scheduled_for);
+        let (run, asset, at) = (&self.run.id, &self.run.asset, self.scheduled_for);
         match channel(self.run) {
             Channel::Email => ItemKey::email(run, &recipient.id, asset, at),
             Channel::Voice => ItemKey::voice(run, &recipient.id, asset, at),
-            Channel::Social => ItemKey::social(run, &recipient.id, asset, at),
+            Channel::Social => ItemKey::social(run, &recipient.id, &self.run.channel, at),
         }
     }
 }
@@ -140,6 +141,12 @@ pub(crate) fn channel(run: &CampaignRun) -> Channel {
 
 pub(crate) fn job_status(job: &Job) -> JobStatus {
     JobStatus::parse(&job.status).unwrap_or(JobStatus::Queued)
+}
+
+/// Where an act leads that is legal, or else a mistake of whoever asks.
+pub(crate) fn after(status: JobStatus, act: JobAct) -> JobStatus {
+    let Some(next) = status.after(act) else { unreachable!("{act:?} is not for a job that is {status}") };
+    next
 }
 
 pub(crate) fn run_status(run: &CampaignRun) -> RunStatus {

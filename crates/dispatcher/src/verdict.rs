@@ -114,7 +114,9 @@ async fn settle_of(
             continue;
         };
         let (error, message_id) = (Some(why.into()), message_id.clone());
-        let change = Change { to, calls: row.calls, reason, error, message_id };
+        // Whoever wants it tried again wants it tried as often as any other.
+        let calls = if *verdict == Verdict::Again { 0 } else { row.calls };
+        let change = Change { to, calls, reason, error, message_id };
         let row = rows::changed(row, &change, rows::channel(&run), now);
         if let Some(slot) = rows::position(&row.id).and_then(|position| slots.get_mut(position)) {
             (slot.standing, slot.reason) = (to, reason);
@@ -184,9 +186,12 @@ fn conclude(job: &mut Job, slots: &[Slot], verdict: &Verdict, now: Timestamp) {
     let tally = Tally::of(slots.iter().map(|slot| slot.standing));
     rows::count(job, &tally, now);
     let (act, status) = (Attempt::judged(slots), rows::job_status(job));
-    job.status = act.and_then(|act| status.after(act)).unwrap_or(status).as_str().into();
-    // Only that gives somebody something to do. Others of the job may have to wait, for whatever reason.
-    if act.is_some() || *verdict == Verdict::Again {
+    job.status = act.map_or(status, |act| rows::after(status, act)).as_str().into();
+    if act.is_some() {
         job.run_after = now;
+    }
+    // Only that gives somebody something to do. Others of the job may have to wait, for whatever reason.
+    if *verdict == Verdict::Again {
+        (job.run_after, job.attempts) = (now, 0);
     }
 }

@@ -158,7 +158,6 @@ impl House {
             compose: Arc::new(Composer::new(&campaign).map_err(|unfit| unfit.to_string())?),
             gate: Arc::new(Hours { quiet, throttle }),
             terms: campaign.retries.apply(spec.terms()),
-            asset: campaign.asset(),
             patience: spec.patience(),
         })
     }

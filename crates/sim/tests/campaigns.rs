@@ -26,12 +26,14 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
 fn half(half: u64) {
     let mut sum = Report::default();
     for seed in seeds(10_000).filter(|seed| seed % 2 == half) {
-        let Report { kills, stalls, in_doubt, unserved, calls, verdicts, redriven, cancelled, retried } = lived(seed);
+        let Report { kills, stalls, in_doubt, unserved, calls, set, verdicts, redriven, cancelled, retried } =
+            lived(seed);
         sum.kills += kills;
         sum.stalls += stalls;
         sum.in_doubt += in_doubt;
         sum.unserved += unserved;
         sum.calls += calls;
+        sum.set += set;
         sum.verdicts += verdicts;
         sum.redriven += redriven;
         sum.cancelled += cancelled;
@@ -40,7 +42,8 @@ fn half(half: u64) {
     println!("{sum:?}");
     let is_whole = std::env::var("ONWARD_SEED").is_err() && std::env::var("ONWARD_SEEDS").is_err();
     let was_rough = sum.kills > 10_000 && sum.stalls > 1_000 && sum.in_doubt > 1_000 && sum.unserved > 1_000;
-    let was_busy = sum.verdicts > 1_000 && sum.redriven > 1_000 && sum.cancelled > 100 && sum.retried > 1_000;
+    let was_busy =
+        sum.set > 1_000 && sum.verdicts > 1_000 && sum.redriven > 1_000 && sum.cancelled > 100 && sum.retried > 1_000;
     assert!(!is_whole || was_rough && was_busy, "the world was not rough: {sum:?}");
 }
 

@@ -246,6 +246,7 @@ CREATE TABLE campaign_runs (
     items BIGINT NOT NULL,
     jobs BIGINT NOT NULL,
     scheduled_for TIMESTAMPTZ NOT NULL,
+    asset TEXT COLLATE "C" NOT NULL,
     retry_of TEXT COLLATE "C",
     wake_at TIMESTAMPTZ NOT NULL,
     created_at TIMESTAMPTZ NOT NULL,

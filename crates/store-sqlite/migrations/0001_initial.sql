@@ -316,6 +316,7 @@ CREATE TABLE campaign_runs (
     items         INTEGER NOT NULL,
     jobs          INTEGER NOT NULL,
     scheduled_for INTEGER NOT NULL,
+    asset         TEXT    NOT NULL,
     retry_of      TEXT,
     wake_at       INTEGER NOT NULL,
     created_at    INTEGER NOT NULL,

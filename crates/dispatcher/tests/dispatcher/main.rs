@@ -4,9 +4,12 @@
 
 mod deploys;
 mod doctor;
+mod doubts;
 mod faults;
 mod gates;
 mod retries;
 mod sends;
+mod turns;
 mod types;
+mod unheard;
 mod world;

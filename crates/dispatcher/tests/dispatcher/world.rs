@@ -132,7 +132,6 @@ impl World {
             compose: Arc::new(Plain),
             gate: Arc::new(gate),
             terms,
-            asset: "spring".into(),
             patience: Duration::from_secs(30),
         };
         let campaigns = Campaigns::new(Arc::clone(&store), scope());
@@ -194,6 +193,12 @@ impl World {
         self.found().await.into_iter().map(|flaw| flaw.ailment).collect()
     }
 
+    /// Works for so long.
+    pub(crate) async fn work_for(&self, time: Duration) {
+        let since = Instant::now();
+        self.work_until(async |_| since.elapsed() >= time).await;
+    }
+
     pub(crate) async fn work_until_over(&self, run: &str) {
         self.work_until(async |world| world.campaigns.run(run).await.unwrap().ended_at.is_some()).await;
     }
@@ -231,6 +236,7 @@ pub(crate) fn deployment(key: Option<&str>) -> Deployment {
     Deployment {
         campaign: "spring".into(),
         channel: Channel::Email,
+        asset: "spring".into(),
         document: "{}".into(),
         scheduled_for: None,
         key: key.map(str::to_owned),

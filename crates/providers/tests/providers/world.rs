@@ -56,7 +56,6 @@ impl World {
             compose: Arc::new(Letter),
             gate: Arc::new(Throttle::new(spec.limits())),
             terms,
-            asset: "spring".into(),
             patience: spec.patience(),
         };
         let campaigns = Campaigns::new(Arc::clone(&store), scope());
@@ -128,6 +127,7 @@ fn deployment() -> Deployment {
     Deployment {
         campaign: "spring".into(),
         channel: Channel::Email,
+        asset: "spring".into(),
         document: "{}".into(),
         scheduled_for: None,
         key: None,

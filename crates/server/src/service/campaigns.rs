@@ -251,6 +251,7 @@ impl Campaigning for Service {
         let deployment = Deployment {
             campaign: campaign.id.as_str().into(),
             channel: campaign.channel,
+            asset: campaign.asset(),
             document: campaign.to_document().into(),
             scheduled_for,
             key,

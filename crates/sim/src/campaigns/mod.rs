@@ -12,6 +12,7 @@ mod people;
 mod provider;
 mod store;
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,12 @@ use self::store::Flaky;
 /// How long a worker holds a job.
 const LEASE: Duration = Duration::from_secs(60);
 
+/// When worlds begin, in microseconds.
+const BEGUN: i64 = 1_767_225_600_000_000;
+
+/// By how many milliseconds clocks are set at most, forwards or back.
+const SET_MS: u64 = 3_600_000;
+
 /// For how long things go wrong.
 const ROUGH: Duration = Duration::from_secs(240);
 
@@ -50,6 +57,8 @@ pub struct Report {
     pub unserved: u32,
     /// Calls that reached the provider.
     pub calls: u32,
+    /// Times a clock was set.
+    pub set: u32,
     /// Items that somebody settled while things went wrong.
     pub verdicts: u32,
     /// Jobs that somebody wanted tried again, or sooner.
@@ -101,13 +110,23 @@ impl Chance {
     }
 }
 
-/// The time of the runtime.
-struct Virtual(Instant);
+/// The time of the runtime, by a clock that somebody sets now and then.
+struct Virtual {
+    begun: Instant,
+    set_by_ms: AtomicI64,
+}
+
+impl Virtual {
+    fn set(&self, by_ms: i64) {
+        self.set_by_ms.fetch_add(by_ms, Ordering::SeqCst);
+    }
+}
 
 impl Clock for Virtual {
     fn now(&self) -> Timestamp {
-        let begun = Timestamp::from_micros(1_767_225_600_000_000).unwrap_or(Timestamp::EPOCH);
-        begun.plus_ms(u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX))
+        let elapsed_ms = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let ms = elapsed_ms.saturating_add(self.set_by_ms.load(Ordering::SeqCst));
+        Timestamp::from_micros(BEGUN + ms * 1_000).unwrap_or(Timestamp::EPOCH)
     }
 }
 
@@ -122,6 +141,7 @@ impl Compose for Plain {
 /// The world of a seed.
 struct World {
     chance: Chance,
+    clock: Arc<Virtual>,
     /// The store as it is.
     store: Arc<dyn Store>,
     /// The store as workers see it.
@@ -166,7 +186,8 @@ async fn live(seed: u64) -> Result<Report, String> {
 impl World {
     async fn new(seed: u64) -> Result<Self, String> {
         let chance = Chance(Arc::new(Mutex::new(Draw::new(seed))));
-        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(Virtual(Instant::now()))));
+        let clock = Arc::new(Virtual { begun: Instant::now(), set_by_ms: AtomicI64::new(0) });
+        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::clone(&clock) as Arc<dyn Clock>));
         let nature = Nature {
             batch_max: usize::try_from(1 + chance.below(4)).unwrap_or(1),
             takes_keys_once: chance.percent(25),
@@ -186,7 +207,6 @@ impl World {
             compose: Arc::new(Plain),
             gate: Arc::new(Moody(chance.clone())),
             terms,
-            asset: "spring".into(),
             patience: Duration::from_secs(30),
         });
         let scope = Scope { tenant: "acme".into(), workspace: "shop".into() };
@@ -199,6 +219,7 @@ impl World {
         let deployment = Deployment {
             campaign: "spring".into(),
             channel,
+            asset: "spring".into(),
             document: "{}".into(),
             scheduled_for: None,
             key: None,
@@ -214,13 +235,14 @@ impl World {
         let deployed = campaigns.deploy(&deployment, &audience, &entropy).await;
         let run = deployed.map_err(|error| error.to_string())?.run;
         let (may_cancel, report) = (chance.percent(20), Report::default());
-        Ok(Self { chance, store, flaky, ledger, outlet, campaigns, recipients, run, may_cancel, report })
+        Ok(Self { chance, clock, store, flaky, ledger, outlet, campaigns, recipients, run, may_cancel, report })
     }
 
     fn dispatcher(&self) -> Running {
         let options = Options {
             lanes: usize::try_from(1 + self.chance.below(3)).unwrap_or(1),
             lease: LEASE,
+            tenant_max: self.chance.percent(30).then(|| 1 + u32::try_from(self.chance.below(2)).unwrap_or(0)),
             look: Duration::from_secs(1),
             entropy: self.chance.entropy(),
             ..Options::default()
@@ -251,6 +273,11 @@ impl World {
                     running[victim].stop.send_replace(true);
                     let ended = std::mem::replace(&mut running[victim], self.dispatcher());
                     drop(ended.task.await);
+                }
+                5 if self.chance.percent(10) => {
+                    let by_ms = i64::try_from(self.chance.below(2 * SET_MS)).unwrap_or(0) - SET_MS as i64;
+                    self.clock.set(by_ms);
+                    self.report.set += 1;
                 }
                 _ => self.somebody().await?,
             }

@@ -52,10 +52,16 @@ impl Ledger {
         let mut known = self.known();
         let it = known.entry(key.clone()).or_default();
         it.calls += 1;
-        if self.nature.takes_keys_once && it.taken > 0 {
-            return Some(Answer::Accepted(Some("before".into())));
-        }
         let rough = if self.is_calm.load(Ordering::SeqCst) { 100 } else { self.chance.below(100) };
+        // Whoever takes each key once has taken it, and may say something else all the same before it looks.
+        if self.nature.takes_keys_once && it.taken > 0 {
+            return match rough {
+                0..12 => Some(Answer::Later("try again".into())),
+                12..15 => Some(Answer::Busy("too many".into(), Some(5_000))),
+                15..18 => Some(Answer::Unknown("cut off".into())),
+                _ => Some(Answer::Accepted(Some("before".into()))),
+            };
+        }
         match rough {
             0..4 => {
                 it.is_refused = true;

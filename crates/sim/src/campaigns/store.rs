@@ -66,6 +66,14 @@ impl Store for Flaky {
             return Err(Error::Unavailable("not now".to_owned()));
         }
         if self.fails(2) {
+            // It may still come to be stored, when nobody expects it any more.
+            if self.chance.percent(50) {
+                let (store, late) = (Arc::clone(&self.store), Duration::from_millis(self.chance.below(90_000)));
+                tokio::spawn(async move {
+                    sleep(late).await;
+                    drop(store.apply(commit).await);
+                });
+            }
             return Err(Error::OutcomeUnknown("perhaps not".to_owned()));
         }
         let applied = self.store.apply(commit).await;

@@ -109,6 +109,7 @@ async fn the_database_refuses_statuses_that_do_not_exist() {
         items: 1,
         jobs: 1,
         scheduled_for: onward_journal::Timestamp::EPOCH,
+        asset: "spring".into(),
         retry_of: None,
         wake_at: onward_journal::Timestamp::EPOCH,
         created_at: onward_journal::Timestamp::EPOCH,

@@ -23,6 +23,7 @@ pub(crate) fn campaign_run(id: usize, status: &str) -> CampaignRun {
         items: 1,
         jobs: 1,
         scheduled_for: Timestamp::EPOCH,
+        asset: "spring".into(),
         retry_of: None,
         wake_at: Timestamp::EPOCH,
         created_at: Timestamp::EPOCH,

@@ -17,8 +17,8 @@ pub(crate) fn rows(now: &str) -> [String; 3] {
     [
         format!(
             "INSERT INTO campaign_runs (id, campaign_id, tenant_id, workspace_id, channel, status, control, document, \
-             audience_id, items, jobs, scheduled_for, wake_at, created_at, version) \
-             VALUES ('run', 'CAMPAIGN_UUID', 't', 'w', 'email', 'queued', 'active', '{{}}', 'a', 1, 1, {now}, {now}, {now}, 1)"
+             audience_id, items, jobs, scheduled_for, asset, wake_at, created_at, version) \
+             VALUES ('run', 'CAMPAIGN_UUID', 't', 'w', 'email', 'queued', 'active', '{{}}', 'a', 1, 1, {now}, 'v1', {now}, {now}, 1)"
         ),
         format!(
             "INSERT INTO job_queue (id, run_id, tenant_id, workspace_id, job_type, status, attempts, run_after, lock_epoch, \

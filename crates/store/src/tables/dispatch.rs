@@ -39,6 +39,8 @@ record! {
         pub jobs: u32 = "jobs",
         /// Not before. It is part of the keys of its items, and never changes.
         pub scheduled_for: Timestamp = "scheduled_for",
+        /// What is sent, for the keys of its items: the same recipient may be sent something else. It never changes either.
+        pub asset: Text = "asset",
         /// The campaign run whose unserved recipients it is to reach.
         pub retry_of: Option<Text> = "retry_of",
         /// When there is something to do; never while it is paused, or over.

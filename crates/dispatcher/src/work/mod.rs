@@ -1,28 +1,27 @@
 //! Work on a job: what an [`Attempt`] says, done step by step, by whoever holds the lease of the job.
 
+mod admit;
+mod call;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use onward_dispatch::{
-    Answer, Attempt, Change, Conclusion, Found, JobAct, Order, Reason, RunAct, Slot, Standing, Step, Tally,
-};
+use onward_dispatch::{Attempt, Change, Conclusion, Found, JobAct, Order, Reason, RunAct, Slot, Standing, Step, Tally};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job, OutboxItem, Suppression};
 use onward_store::{Commit, Conflict, Error, Field as _, Key, Kind, Outcome, Record as _, Records as _, Scan, Store};
-use serde_json::{Value, json};
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use serde_json::{Map, Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep};
 
 use crate::audience::{self, Recipient};
 use crate::audit;
 use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::measure;
-use crate::outlet::{Admission, Message, Outlet};
+use crate::outlet::{Admission, Outlet};
 use crate::reserve::{self, Durable};
 use crate::rows::{self, Origin};
 
@@ -31,12 +30,6 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// A lease is renewed when this part of it has gone by.
 const RENEWED: u32 = 3;
-
-/// Nobody is called when less than this part of the lease is left: the call would not be over in time.
-const MARGIN: u32 = 10;
-
-/// Nobody waits longer than this for somebody to reach.
-const PUT_OFF: Duration = Duration::from_secs(2);
 
 /// The audit trail tells of jobs that wait for at least so long until somebody may be reached.
 const WORTH_TELLING_MS: u64 = 60_000;
@@ -68,6 +61,8 @@ pub(crate) struct Work<'a> {
     job: Job,
     version: u64,
     token: Text,
+    /// Commits that were tried; each leaves a mark of its own, so that none is taken for another.
+    commits: u32,
     /// Whether the job is this worker's, as far as it knows.
     is_held: bool,
     until: Instant,
@@ -78,6 +73,10 @@ pub(crate) struct Work<'a> {
     provider: Text,
     scheduled_for: String,
     durable: Option<Durable>,
+    /// Room at the provider for what is about to be reserved.
+    room: Option<OwnedSemaphorePermit>,
+    /// What the provider has said of items in doubt, for the audit trail.
+    learnt: Map<String, Value>,
 }
 
 /// What a step makes of the job and its items.
@@ -113,9 +112,12 @@ impl<'a> Work<'a> {
         let scheduled_for = run.scheduled_for.to_string();
         Ok(Self {
             token: desk.entropy.id(),
+            commits: 0,
             is_held: false,
             until: Instant::now(),
             durable: None,
+            room: None,
+            learnt: Map::new(),
             desk,
             run,
             run_version,
@@ -169,36 +171,12 @@ impl<'a> Work<'a> {
                     Some(answers) => attempt.answered(answers),
                     None => return Ok(End::Lost),
                 },
-                Step::Look(positions) => attempt.found(self.look(&positions).await),
-                Step::Over => return Ok(end),
-            }
-        }
-    }
-
-    /// Who of these may be reached now. A short wait is waited out; a long one frees the worker for others.
-    async fn admit(
-        &mut self,
-        positions: &[usize],
-        at_most: usize,
-        order: &impl Fn() -> Order,
-    ) -> Result<Admission, Error> {
-        let waited = Instant::now();
-        loop {
-            let recipients: Vec<&Recipient> = positions.iter().map(|&position| &self.recipients[position]).collect();
-            let wait = match self.outlet.gate.admit(&recipients, at_most, self.desk.clock.now()) {
-                Admission::Some(places) => {
-                    let admitted = places.into_iter().filter_map(|place| positions.get(place).copied());
-                    return Ok(Admission::Some(admitted.collect()));
+                Step::Look(positions) => {
+                    let found = self.look(&positions).await?;
+                    self.learnt = told(&self.job.id, &found);
+                    attempt.found(found);
                 }
-                Admission::Nobody(wait) => wait,
-            };
-            if waited.elapsed() + wait > PUT_OFF || order() != Order::Go {
-                return Ok(Admission::Nobody(wait));
-            }
-            sleep(wait.min(self.desk.lease / RENEWED)).await;
-            // Whoever lost it meanwhile finds that out with the next step.
-            if self.is_held && Instant::now() + (self.desk.lease - self.desk.lease / RENEWED) >= self.until {
-                self.renew().await?;
+                Step::Over => return Ok(end),
             }
         }
     }
@@ -218,6 +196,7 @@ impl<'a> Work<'a> {
         attempts: u32,
         conclusion: Option<Conclusion>,
     ) -> Result<Option<Vec<usize>>, Error> {
+        self.commits += 1;
         // The lease is counted from the first time that it may have been stored.
         let (asked, mut is_unheard, mut are_new) = (Instant::now(), false, true);
         loop {
@@ -273,6 +252,10 @@ impl<'a> Work<'a> {
         if let Some(error) = changes.values().rev().find_map(|change| change.error.clone()) {
             job.error = Some(error);
         }
+        // What went wrong on the way is over; what went wrong with items stands there.
+        if conclusion == Some(Conclusion::Completed) {
+            job.error = None;
+        }
         let mut commit = Commit::new().amend(&self.job, &job, self.version);
         if let Some(running) = rows::run_status(&self.run).after(RunAct::Begin) {
             let run = CampaignRun { status: running.as_str().into(), ..self.run.clone() };
@@ -302,8 +285,8 @@ impl<'a> Work<'a> {
     }
 
     fn origin(&self) -> Origin<'_> {
-        let Self { run, job, provider, scheduled_for, outlet, .. } = self;
-        Origin { run, job, provider, asset: &outlet.asset, scheduled_for }
+        let Self { run, job, provider, scheduled_for, .. } = self;
+        Origin { run, job, provider, scheduled_for }
     }
 
     /// Where the job stands after a step: with this worker, or where the end of the attempt leads.
@@ -311,7 +294,7 @@ impl<'a> Work<'a> {
         let (act, run_after) = match conclusion {
             None => {
                 let until = now.plus_ms(millis(self.desk.lease));
-                (job.lock_token, job.locked_until) = (Some(self.token.clone()), Some(until));
+                (job.lock_token, job.locked_until) = (Some(self.mark()), Some(until));
                 (None, until)
             }
             Some(Conclusion::Completed) => (Some(JobAct::Complete), now),
@@ -325,14 +308,19 @@ impl<'a> Work<'a> {
         // Whoever takes over from another releases it for them first.
         if !self.is_held {
             let free = status.after(JobAct::Release).unwrap_or(status);
-            status = free.after(JobAct::Lock).unwrap_or(free);
+            status = rows::after(free, JobAct::Lock);
         }
         if let Some(act) = act {
-            status = status.after(act).unwrap_or(status);
+            status = rows::after(status, act);
             (job.lock_token, job.locked_until) = (None, None);
         }
         job.status = status.as_str().into();
         job.run_after = run_after;
+    }
+
+    /// What the commit that is being made leaves in the row of the job.
+    fn mark(&self) -> Text {
+        format!("{}.{}", self.token, self.commits).into()
     }
 
     /// What the audit trail says of a step.
@@ -362,8 +350,13 @@ impl<'a> Work<'a> {
             let doubts: Vec<&str> = doubts.iter().map(|item| &**item).collect();
             events.push(("items.in_doubt", about(json!({ "items": doubts }))));
         }
+        if !self.learnt.is_empty() {
+            events.push(("items.looked_up", about(json!({ "found": self.learnt }))));
+        }
         let event = match conclusion {
             None => return events,
+            // Whoever asked, and heard nothing new, need not be told of.
+            Some(Conclusion::Look(_) | Conclusion::Wait) if !self.is_held && events.is_empty() => return events,
             Some(Conclusion::Completed) => "job.completed",
             Some(Conclusion::Dead) => "job.dead",
             Some(Conclusion::Retry(_)) => "job.failed",
@@ -372,7 +365,8 @@ impl<'a> Work<'a> {
             Some(Conclusion::PutOff(wait)) if wait >= WORTH_TELLING_MS => "job.put_off",
             Some(Conclusion::PutOff(_)) => return events,
         };
-        let until = matches!(conclusion, Some(Conclusion::PutOff(_) | Conclusion::Retry(_))).then_some(job.run_after);
+        let waits = matches!(conclusion, Some(Conclusion::PutOff(_) | Conclusion::Retry(_) | Conclusion::Look(_)));
+        let until = waits.then_some(job.run_after);
         let counts = json!({
             "until": until.map(|until| until.to_string()),
             "served": job.served, "failed": job.failed, "skipped": job.skipped, "inDoubt": job.in_doubt,
@@ -391,7 +385,7 @@ impl<'a> Work<'a> {
             }
         }
         (self.job, self.version) = (written.job, self.version + 1);
-        self.is_held = true;
+        (self.is_held, self.learnt) = (true, Map::new());
         if let Some(running) = rows::run_status(&self.run).after(RunAct::Begin) {
             self.run.status = running.as_str().into();
             self.run_version += 1;
@@ -402,7 +396,7 @@ impl<'a> Work<'a> {
 
     /// A step was refused after one like it was not heard of: that one may be the reason.
     async fn confirm(&mut self, written: Written, asked: Instant) -> Result<Option<Vec<usize>>, Error> {
-        let Some(durable) = reserve::confirm(&*self.desk.store, &written.job, self.version).await? else {
+        let Some(durable) = reserve::confirm(&*self.desk.store, &written.job).await? else {
             return Ok(None);
         };
         let stored = rows::items(&*self.desk.store, &self.job.id).await?;
@@ -419,121 +413,18 @@ impl<'a> Work<'a> {
         (self.run, self.run_version) = run.ok_or_else(|| Error::corrupt("a job without a campaign run"))?;
         Ok(())
     }
-
-    /// Calls the provider, and keeps the lease meanwhile. Nothing if the lease may not last.
-    async fn call(&mut self, positions: &[usize]) -> Result<Option<Vec<(usize, Answer)>>, Error> {
-        let Some(durable) = self.durable.take() else { return Ok(None) };
-        let (mut answers, mut reservations) = (Vec::new(), Vec::new());
-        let compose = |&position: &usize| (position, self.compose(&self.recipients[position]));
-        for (position, composed) in apart(|| positions.iter().map(compose).collect::<Vec<_>>()) {
-            let Some((row, _)) = &self.rows[position] else { continue };
-            match composed {
-                Ok(message) => reservations.extend(durable.reservation(row, message)),
-                Err(words) => answers.push((position, Answer::Unfit(words.into()))),
-            }
-        }
-        // A worker that stood still does not call for what others have in doubt by now. If nobody has taken the job meanwhile,
-        // it is still its own.
-        let is_late = |work: &Self| Instant::now() + work.desk.lease / MARGIN >= work.until;
-        if is_late(self) && (!self.renew().await? || is_late(self)) {
-            return Ok(None);
-        }
-        let batch = self.outlet.provider.nature().batch_max.max(1);
-        let mut calls = Vec::new();
-        while !reservations.is_empty() {
-            let rest = reservations.split_off(batch.min(reservations.len()));
-            let reserved = std::mem::replace(&mut reservations, rest);
-            let (provider, patience) = (Arc::clone(&self.outlet.provider), self.outlet.patience);
-            calls.push(async move {
-                let items: Vec<Text> = reserved.iter().map(|it| it.item().clone()).collect();
-                let called = AssertUnwindSafe(timeout(patience, provider.deliver(reserved))).catch_unwind().await;
-                let lost = |why: &str| items.iter().map(|item| (item.clone(), Answer::Unknown(why.into()))).collect();
-                match called {
-                    Ok(Ok(answers)) => answers,
-                    Ok(Err(_)) => lost("the provider did not answer in time"),
-                    Err(_) => lost("the provider's adapter panicked"),
-                }
-            });
-        }
-        let mut calling = std::pin::pin!(join_all(calls));
-        let answered = loop {
-            let renew = self.until - (self.desk.lease - self.desk.lease / RENEWED);
-            tokio::select! {
-                biased;
-                answered = &mut calling => break answered,
-                () = sleep_until(renew) => {
-                    if !self.renew().await? {
-                        // What was called for is heard out, though it will be refused.
-                        break calling.await;
-                    }
-                }
-            }
-        };
-        let place = |(item, answer): (Text, Answer)| Some((rows::position(&item)?, answer));
-        answers.extend(answered.into_iter().flatten().filter_map(place));
-        let busy = answers.iter().filter_map(|(_, answer)| if let Answer::Busy(_, ms) = answer { *ms } else { None });
-        if let Some(ms) = busy.max() {
-            self.outlet.gate.hold(Duration::from_millis(ms), self.desk.clock.now());
-        }
-        Ok(Some(answers))
-    }
-
-    fn compose(&self, recipient: &Recipient) -> Result<Message, String> {
-        let composed = std::panic::catch_unwind(AssertUnwindSafe(|| self.outlet.compose.compose(recipient)));
-        composed.unwrap_or_else(|_| Err("the template panicked".to_owned()))
-    }
-
-    /// Keeps the job for another lease. Tells whether it is this worker's.
-    async fn renew(&mut self) -> Result<bool, Error> {
-        let asked = Instant::now();
-        let mut job = self.job.clone();
-        self.conclude(&mut job, None, self.desk.clock.now());
-        match self.desk.store.commit(Commit::new().amend(&self.job, &job, self.version)).await {
-            Ok(_) => {
-                (self.job, self.version, self.until) = (job, self.version + 1, asked + self.desk.lease);
-                Ok(true)
-            }
-            Err(error) => match error.kind() {
-                Kind::Conflict => Ok(false),
-                // Whether it was stored is found out by the next step.
-                Kind::Retry | Kind::Unknown => {
-                    self.reread().await;
-                    sleep(AGAIN).await;
-                    Ok(Instant::now() < self.until)
-                }
-                Kind::Invalid | Kind::Corrupt | Kind::Fatal => Err(error),
-            },
-        }
-    }
-
-    /// Takes the version of a renewal that was not heard of.
-    async fn reread(&mut self) {
-        let stored: Result<Option<(Job, u64)>, Error> = self.desk.store.get(Key(vec![self.job.id.to_value()])).await;
-        if let Ok(Some((job, version))) = stored
-            && job.lock_token.as_ref() == Some(&self.token)
-        {
-            (self.job, self.version) = (job, version);
-        }
-    }
-
-    async fn look(&self, positions: &[usize]) -> Vec<(usize, Found)> {
-        let looks = positions.iter().filter_map(|&position| {
-            let (row, _) = self.rows[position].as_ref()?;
-            Some(async move {
-                let found = timeout(self.outlet.patience, self.outlet.provider.look(&row.idempotency_key)).await;
-                (position, found.unwrap_or(Found::Unsure))
-            })
-        });
-        join_all(looks).await
-    }
 }
 
-/// Computes something that may take long. Where there are other threads, they go on with what waits for this one.
-fn apart<T>(compute: impl FnOnce() -> T) -> T {
-    match Handle::current().runtime_flavor() {
-        RuntimeFlavor::MultiThread => tokio::task::block_in_place(compute),
-        _ => compute(),
-    }
+/// What a provider has said of items of a job; nothing of those of which it could not tell.
+fn told(job: &str, found: &[(usize, Found)]) -> Map<String, Value> {
+    let word = |found: &Found| match found {
+        Found::Accepted(_) => Some("taken"),
+        Found::Refused(_) => Some("refused"),
+        Found::Nothing => Some("unknown to it"),
+        Found::Unsure => None,
+    };
+    let said = found.iter().filter_map(|(position, found)| Some((*position, word(found)?)));
+    said.map(|(position, word)| (rows::item_id(job, position).to_string(), word.into())).collect()
 }
 
 /// The positions of those who want nothing more by this channel.
