@@ -16,6 +16,7 @@ mod progress;
 mod serve;
 mod signals;
 mod state;
+mod terminal;
 mod waiting;
 mod work;
 

@@ -21,13 +21,21 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// Asks again while a server is away, or busy: whoever waits for an execution need not know that it was started anew meanwhile.
 pub(crate) async fn persist<T>(ask: impl AsyncFn() -> Result<T, Problem>) -> Result<T, Problem> {
+    persist_aloud(ask, |words| paint::say(words)).await
+}
+
+/// The same, for whoever has something on the terminal that words must not be written into.
+pub(crate) async fn persist_aloud<T>(
+    mut ask: impl AsyncFnMut() -> Result<T, Problem>,
+    mut say: impl FnMut(&str),
+) -> Result<T, Problem> {
     let since = Instant::now();
     let mut has_said = false;
     loop {
         match ask().await {
             Err(problem) if is_passing(&problem) && since.elapsed() < AWAY => {
                 if !std::mem::replace(&mut has_said, true) {
-                    paint::say(format_args!("{}; asking again", paint::plain(&problem.detail)));
+                    say(&format!("{}; asking again", paint::plain(&problem.detail)));
                 }
                 tokio::time::sleep(AGAIN).await;
             }

@@ -31,7 +31,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args.status.as_ref().map(|status| serde_json::from_value(status.as_str().into())).transpose()?;
     let asked = CampaignListing { campaign: args.campaign.clone(), status, ..CampaignListing::default() };
     let heading =
-        format!("{:<36}  {:<24}  {:<7}  {:<10}  {:>9}  deployed", "run", "campaign", "channel", "status", "items");
+        format!("{:<36}  {:<24}  {:<7}  {:<20}  {:>9}  deployed", "run", "campaign", "channel", "status", "items");
     let page = async |limit, after| {
         let page = onward.campaign_runs(CampaignListing { limit: Some(limit), after, ..asked.clone() }).await?;
         Ok(Page { items: page.runs, next: page.next })
@@ -43,14 +43,16 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn line(summary: &CampaignSummary) -> String {
     let CampaignSummary { run, campaign, channel, items, created_at, .. } = summary;
     let (channel, status) = (channel.as_str(), status(summary));
-    format!("{run:<36}  {:<24}  {channel:<7}  {status:<10}  {items:>9}  {created_at}", paint::plain(campaign))
+    format!("{run:<36}  {:<24}  {channel:<7}  {status:<20}  {items:>9}  {created_at}", paint::plain(campaign))
 }
 
-/// What a run has come to; what people want of it, while it is not over.
-pub(super) fn status(summary: &CampaignSummary) -> &'static str {
+/// What a run has come to, or what people want of it while it is not over.
+pub(super) fn status(summary: &CampaignSummary) -> String {
+    let status = summary.status.as_str();
     match (summary.status.is_over(), summary.control) {
-        (true, _) | (false, Control::Active) => summary.status.as_str(),
-        (false, Control::Paused) => "paused",
-        (false, Control::Cancelled) => "cancelling",
+        (true, Control::Cancelled) => format!("{status}, cancelled"),
+        (true, _) | (false, Control::Active) => status.to_owned(),
+        (false, Control::Paused) => "paused".to_owned(),
+        (false, Control::Cancelled) => "cancelling".to_owned(),
     }
 }

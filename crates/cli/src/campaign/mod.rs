@@ -1,5 +1,6 @@
 //! Campaigns: check, preview, deploy, watch, pause, resume, cancel and try again.
 
+mod bar;
 mod check;
 mod control;
 mod deploy;
@@ -8,6 +9,7 @@ mod ls;
 mod preview;
 mod retry;
 mod show;
+mod stalled;
 mod suppress;
 mod watch;
 

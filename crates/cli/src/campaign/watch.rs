@@ -1,23 +1,25 @@
-//! `onward campaign watch`: how far a campaign run has come, until it is over.
+//! `onward campaign watch`: how far a campaign run has come, until it is over or nothing is left that can be done without people.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use onward_api::campaign::{CampaignRun, CampaignTally, Control, RunStatus};
+use onward_api::campaign::{CampaignRun, RunStatus};
 use tokio::time::Instant;
 
-use super::{RunArg, ls};
+use super::RunArg;
+use super::bar;
+use super::stalled::{Stall, Stalled};
 use crate::access::{Access, Want, WorkArgs};
-use crate::paint;
-use crate::waiting::persist;
+use crate::waiting::persist_aloud;
+use crate::{paint, terminal};
 
 /// Watch a campaign run until it is over: a bar with sent, failed, skipped, in doubt, the rate, and how long it will take
 ///
-/// Sends nothing: a server does. Ctrl-C stops watching, not the campaign.
+/// Sends nothing: a server does. Ctrl-C stops watching, not the campaign. It also ends when nothing is left but what is in doubt and waits for a verdict (onward outbox settle).
 ///
-/// Exit codes: 0 everybody was reached who was to be, 1 not everybody, 2 it could not be watched, 130 Ctrl-C.
+/// Exit codes: 0 everybody was reached who was to be, 1 not everybody, or some are in doubt and wait for a verdict, 2 it could not be watched, 130 Ctrl-C.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -35,43 +37,71 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The rate is that of so many looks.
 const RATED: usize = 20;
 
-/// Characters of the bar.
-const WIDTH: u64 = 30;
-
 /// What a shell reports for a program that Ctrl-C ended.
 const EXIT_INTERRUPTED: u8 = 128 + 2;
+
+/// Why it is watched no longer.
+enum Ended {
+    Over(RunStatus),
+    /// So many are in doubt, and nothing is done before people say what became of them.
+    ForVerdict(u64),
+}
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let onward = args.work.open(Want::Read).await?;
     until_over(&onward, &args.run.run, args.json).await
 }
 
-/// Watches a campaign run until it is over.
+/// Watches a campaign run until it is over, or waits for people.
 pub(crate) async fn until_over(onward: &Access, run: &str, json: bool) -> anyhow::Result<ExitCode> {
     let mut bar = Bar { json, has_terminal: !json && io::stdout().is_terminal(), ..Bar::default() };
-    let watching = async {
-        loop {
-            let shown = persist(async || onward.campaign_run(run).await).await?;
-            bar.show(&shown)?;
-            if shown.summary.status.is_over() {
-                return anyhow::Ok(shown.summary.status);
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-    };
     let ended = tokio::select! {
-        ended = watching => Some(ended?),
+        ended = watch(onward, run, &mut bar) => Some(ended),
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             None
         }
     };
+    // Whatever went wrong is not written into the bar.
     bar.end()?;
-    Ok(match ended {
-        Some(RunStatus::Completed) => ExitCode::SUCCESS,
-        Some(_) => ExitCode::from(1),
-        None => ExitCode::from(EXIT_INTERRUPTED),
+    Ok(match ended.transpose()? {
+        Some(Ended::Over(RunStatus::Completed)) => ExitCode::SUCCESS,
+        Some(Ended::Over(_)) => {
+            bar.tell_doubt();
+            ExitCode::from(1)
+        }
+        Some(Ended::ForVerdict(count)) => {
+            paint::say(format_args!("{count} in doubt wait for your verdict: onward outbox in-doubt"));
+            ExitCode::from(1)
+        }
+        None => {
+            bar.tell_doubt();
+            ExitCode::from(EXIT_INTERRUPTED)
+        }
     })
+}
+
+async fn watch(onward: &Access, run: &str, bar: &mut Bar) -> anyhow::Result<Ended> {
+    let mut stalled = Stalled::default();
+    loop {
+        let shown = persist_aloud(async || onward.campaign_run(run).await, |words| bar.say(words)).await?;
+        bar.show(&shown)?;
+        if shown.summary.status.is_over() {
+            return Ok(Ended::Over(shown.summary.status));
+        }
+        match stalled.look(&shown) {
+            Some(Stall::ForVerdict) => return Ok(Ended::ForVerdict(shown.tally.in_doubt)),
+            Some(Stall::Waits(words)) => bar.say(&words),
+            Some(Stall::Idle) => {
+                let found = persist_aloud(async || stalled.why(onward, run).await, |words| bar.say(words)).await?;
+                if let Some(words) = found {
+                    bar.say(&words);
+                }
+            }
+            None => {}
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// A line that is written over in a terminal, and else written whenever something has changed.
@@ -79,6 +109,8 @@ pub(crate) async fn until_over(onward: &Access, run: &str, json: bool) -> anyhow
 struct Bar {
     json: bool,
     has_terminal: bool,
+    /// Whether a line stands in the terminal that is not ended.
+    is_open: bool,
     last: Option<CampaignRun>,
     /// How many were settled when.
     settled: VecDeque<(Instant, u64)>,
@@ -86,8 +118,7 @@ struct Bar {
 
 impl Bar {
     fn show(&mut self, run: &CampaignRun) -> anyhow::Result<()> {
-        let done = settled(&run.tally);
-        self.settled.push_back((Instant::now(), done));
+        self.settled.push_back((Instant::now(), bar::settled(&run.tally)));
         if self.settled.len() > RATED {
             self.settled.pop_front();
         }
@@ -95,66 +126,68 @@ impl Bar {
         let news = CampaignRun { under_way: None, ..run.clone() };
         let has_changed = self.last.as_ref() != Some(&news);
         self.last = Some(news);
-        let mut out = anstream::stdout();
         if self.has_terminal {
-            // A line that is too long for the terminal is cut, not wrapped: it could not be written over.
-            write!(out, "\r\x1b[K\x1b[?7l{}\x1b[?7h", line(run, self.rate()))?;
-        } else if has_changed {
-            let text = if self.json { serde_json::to_string(run)? } else { line(run, self.rate()) };
-            writeln!(out, "{text}")?;
+            return Ok(self.draw()?);
         }
-        Ok(out.flush()?)
+        if has_changed {
+            let text = if self.json { serde_json::to_string(run)? } else { bar::line(run, self.rate(), usize::MAX) };
+            writeln!(io::stdout(), "{text}")?;
+        }
+        Ok(())
     }
 
-    /// Items a second.
+    /// Writes the line over the one before. The cursor is left at its beginning: a terminal that becomes narrower wraps the
+    /// line, and all of it is below the cursor then.
+    fn draw(&mut self) -> io::Result<()> {
+        let Some(run) = &self.last else { return Ok(()) };
+        let line = bar::line(run, self.rate(), terminal::columns());
+        let mut out = io::stdout();
+        write!(out, "\r{line}\x1b[J\r")?;
+        self.is_open = true;
+        out.flush()
+    }
+
+    /// Says something below the line, which goes on after it.
+    fn say(&mut self, words: &str) {
+        // If nobody can see it, that is no reason to fail.
+        let _ = self.end();
+        paint::say(words);
+    }
+
+    /// Items a second. There are fewer than before when some are tried again.
     fn rate(&self) -> f64 {
         let (Some((since, first)), Some((until, last))) = (self.settled.front(), self.settled.back()) else {
             return 0.0;
         };
         let seconds = until.duration_since(*since).as_secs_f64();
-        if seconds > 0.0 { (last - first) as f64 / seconds } else { 0.0 }
+        if seconds > 0.0 { last.saturating_sub(*first) as f64 / seconds } else { 0.0 }
     }
 
-    fn end(&self) -> io::Result<()> {
-        if self.has_terminal {
+    /// Ends the line, if there is one. Ctrl-C may have been written into it.
+    fn end(&mut self) -> io::Result<()> {
+        if self.is_open {
+            self.draw()?;
             writeln!(io::stdout())?;
-        }
-        if self.last.as_ref().is_some_and(|run| run.tally.in_doubt > 0) {
-            paint::say("nobody knows what became of some: onward outbox in-doubt");
+            self.is_open = false;
         }
         Ok(())
     }
-}
 
-const fn settled(tally: &CampaignTally) -> u64 {
-    tally.served + tally.failed + tally.skipped
-}
-
-fn line(run: &CampaignRun, rate: f64) -> String {
-    let CampaignTally { served, failed, skipped, in_doubt, .. } = run.tally;
-    let (done, all) = (settled(&run.tally), u64::from(run.summary.items));
-    let filled = (done * WIDTH).checked_div(all).unwrap_or(0);
-    let bar: String = (0..WIDTH).map(|place| if place < filled { '█' } else { '░' }).collect();
-    let percent = (done * 100).checked_div(all).unwrap_or(0);
-    let counts = format!("{served} sent, {failed} failed, {skipped} skipped, {in_doubt} in doubt");
-    let status = ls::status(&run.summary);
-    if run.summary.status.is_over() {
-        return format!("{bar} {percent:>3}% of {all}  {counts}  {status}");
+    fn tell_doubt(&self) {
+        if self.last.as_ref().is_some_and(|run| run.tally.in_doubt > 0) {
+            paint::say("nobody knows what became of some: onward outbox in-doubt");
+        }
     }
-    let waits = run.waits.as_ref().map(|waits| format!(", waits until {}", waits.until)).unwrap_or_default();
-    format!("{bar} {percent:>3}% of {all}  {counts}  {rate:.0}/s{}  {status}{waits}", eta(run, rate))
 }
 
-/// How long it will take at this rate.
-fn eta(run: &CampaignRun, rate: f64) -> String {
-    let waiting = run.tally.waiting;
-    if run.summary.control != Control::Active || rate <= 0.0 || waiting == 0 {
-        return String::new();
-    }
-    let seconds = (waiting as f64 / rate).ceil();
-    match seconds {
-        ..120.0 => format!("  {seconds:.0} s left"),
-        120.0..7_200.0 => format!("  {:.0} min left", seconds / 60.0),
-        _ => format!("  {:.0} h left", seconds / 3_600.0),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_which_some_are_tried_again_has_no_rate() {
+        let now = Instant::now();
+        let settled = VecDeque::from([(now, 10), (now + LOOK, 5)]);
+        assert_eq!(Bar { settled, ..Bar::default() }.rate(), 0.0);
     }
 }

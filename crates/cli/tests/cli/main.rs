@@ -5,6 +5,7 @@
 mod apart;
 mod bench;
 mod campaign;
+mod campaign_watch;
 mod clients;
 mod crash;
 mod faults;
