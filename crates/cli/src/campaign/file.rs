@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use onward_api::Json;
 use onward_api::campaign::{Prerequisite, Recipient};
-use onward_campaign::audience::{self, Report, Rows, Trouble};
+use onward_campaign::audience::{self, BadRow, Report, Rows, Trouble};
 use onward_campaign::{BadRows, Campaign, Checker};
 use onward_journal::Timestamp;
 use onward_store::{Clock as _, SystemClock};
 use sha2::{Digest as _, Sha256};
 
 use crate::lines::BUFFER_BYTES;
+use crate::paint;
 use crate::progress::Progress;
 
 /// A campaign, and where its audience is.
@@ -64,6 +65,11 @@ impl Campaigned {
 
     /// Looks at all of it: the audience is read to its end, in flat memory.
     pub(crate) fn look(&self) -> anyhow::Result<Looked> {
+        self.look_and_tell(|_| Ok(()))
+    }
+
+    /// The same. Rows that cannot be used are told as they are found: a report has the first of them alone.
+    pub(crate) fn look_and_tell(&self, mut tell: impl FnMut(&BadRow) -> anyhow::Result<()>) -> anyhow::Result<Looked> {
         let now: Timestamp = SystemClock.now();
         let mut checker = Checker::new(&self.campaign, now);
         let mut digest = Sha256::new();
@@ -75,11 +81,16 @@ impl Campaigned {
                     checker.add(&recipient);
                     digest.update(serde_json::to_vec(&recipient)?);
                 }
-                Err(Trouble::Row(bad)) => checker.add_bad(bad),
+                Err(Trouble::Row(bad)) => {
+                    tell(&bad)?;
+                    checker.add_bad(bad);
+                }
                 Err(end @ Trouble::End(_)) => bail!("{}: {end}", self.audience.display()),
             }
             let Report { good, bad, .. } = checker.report();
-            progress.at(good + bad, || format!("{good} recipients, {bad} bad rows"));
+            progress.at(good + bad, || {
+                format!("{}, {}", paint::counted(*good, "recipient"), paint::counted(*bad, "bad row"))
+            });
         }
         let (prerequisites, report) = checker.finish();
         let prerequisites = prerequisites.into_iter().chain(onward_outlets::check_definition(&self.campaign));

@@ -6,6 +6,7 @@ mod apart;
 mod bench;
 mod campaign;
 mod campaign_watch;
+mod campaign_words;
 mod clients;
 mod crash;
 mod faults;

@@ -1,0 +1,25 @@
+//! What commands about campaigns say and refuse, and to whom they answer.
+
+use serde_json::Value;
+
+use crate::campaign_watch::campaign;
+use crate::{onward, text};
+
+#[test]
+fn every_bad_row_can_be_had_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = campaign(&folder, "mailer");
+    let rows: String = (0..250).map(|row| format!("p{row},nowhere\n")).collect();
+    std::fs::write(folder.path().join("people.csv"), format!("id,email\n{rows}p9,a@people.example\n")).unwrap();
+    let (file, bad) = (file.to_str().unwrap(), folder.path().join("bad.jsonl"));
+    let checked = onward(&["campaign", "check", file]).output().unwrap();
+    assert!(text(&checked.stdout).contains("and 150 more"));
+    assert!(text(&checked.stderr).contains("--bad-rows FILE writes all of them"), "{}", text(&checked.stderr));
+    let checked = onward(&["campaign", "check", file, "--bad-rows", bad.to_str().unwrap()]).output().unwrap();
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(text(&checked.stderr).contains("250 bad rows written to "), "{}", text(&checked.stderr));
+    let written = std::fs::read_to_string(bad).unwrap();
+    let rows: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((rows.len(), &rows[0]["line"], &rows[249]["line"]), (250, &2.into(), &251.into()));
+    assert!(rows.iter().all(|row| row["reason"].is_string()));
+}
