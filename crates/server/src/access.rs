@@ -181,8 +181,20 @@ impl Access {
         if self.role.allows(deed) {
             return Ok(&self.service);
         }
-        let words = format!("a token with the role {} is not enough for this", self.role.as_str());
+        let (has, needs) = (self.role.as_str(), least(deed).as_str());
+        let words = format!("a token with the role {has} is not enough for this: it needs {needs}");
         Err(Problem::new(Code::Forbidden, words).into())
+    }
+}
+
+/// The role that is enough for something, and allows least besides.
+const fn least(deed: Deed) -> Role {
+    match deed {
+        Deed::Read => Role::Viewer,
+        Deed::Operate => Role::Operator,
+        Deed::Build => Role::Engineer,
+        Deed::Work => Role::Worker,
+        Deed::Administer => Role::Admin,
     }
 }
 
@@ -194,5 +206,19 @@ impl FromRequestParts<Arc<App>> for Access {
         let asker = app.gate.asker(&**client.store(), parts, client.scope()).await?;
         let service = app.service.of(asker.scope).asked_by(asker.name);
         Ok(Self { service: if asker.has_all { service.with_all() } else { service }, role: asker.role })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_role_for_something_is_enough_for_it_and_no_lesser_is() {
+        for deed in [Deed::Read, Deed::Operate, Deed::Build, Deed::Work, Deed::Administer] {
+            let least = least(deed);
+            assert!(least.allows(deed));
+            assert!(!Role::ALL.into_iter().any(|role| role < least && role != Role::Admin && role.allows(deed)));
+        }
     }
 }

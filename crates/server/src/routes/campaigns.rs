@@ -7,6 +7,7 @@ use onward_api::campaign::{
     Checked, Control, DeployCampaign, DeployedCampaign, Preview, Previewed,
 };
 use onward_api::token::Deed;
+use onward_campaign::{Campaign, ProviderRef};
 
 use super::refusals;
 use crate::access::Access;
@@ -21,7 +22,16 @@ use crate::answer::{Answer, Body, Failed, InPath, Named, Params};
     ),
 )]
 pub(super) async fn check(access: Access, Body(check): Body<Check>) -> Answer<Checked> {
-    Ok(Json(access.to(Deed::Build)?.check_campaign(check.campaign).await?))
+    Ok(Json(access.to(looking(&check.campaign))?.check_campaign(check.campaign).await?))
+}
+
+/// What whoever has a campaign checked does. A provider that the campaign defines is made for that, with secrets and files of
+/// this server that it names: that is for those alone who may deploy it.
+fn looking(campaign: &onward_api::Json) -> Deed {
+    match Campaign::from_document(campaign.as_str()) {
+        Ok(Campaign { provider: ProviderRef::Inline(_), .. }) => Deed::Build,
+        _ => Deed::Read,
+    }
 }
 
 /// Shows what some recipients would be sent. Nothing is sent or stored.
@@ -33,7 +43,7 @@ pub(super) async fn check(access: Access, Body(check): Body<Check>) -> Answer<Ch
     ),
 )]
 pub(super) async fn preview(access: Access, Body(preview): Body<Preview>) -> Answer<Previewed> {
-    Ok(Json(access.to(Deed::Build)?.preview_campaign(preview).await?))
+    Ok(Json(access.to(Deed::Read)?.preview_campaign(preview).await?))
 }
 
 /// Stores a part of an audience. Whoever stores it chooses its name, best at random; parts are numbered from 0.
