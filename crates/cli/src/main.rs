@@ -84,6 +84,19 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(broken_pipe) {
         return ExitCode::from(EXIT_BROKEN_PIPE);
     }
-    paint::say(format_args!("{}: {error:#}", paint::error("error")));
+    paint::say(format_args!("{}: {}", paint::error("error"), words(error)));
     ExitCode::from(EXIT_UNUSABLE)
+}
+
+/// An error and its causes. Some errors say their cause themselves: it is not said again.
+fn words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        match words.is_empty() {
+            true => words = cause,
+            false if words.ends_with(&cause) => {}
+            false => words = format!("{words}: {cause}"),
+        }
+    }
+    words
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::paint;
 
 /// What is asked for at a time.
-const PAGE: u32 = 1_000;
+pub(crate) const PAGE: u32 = 1_000;
 
 /// How a list is printed.
 #[derive(clap::Args)]

@@ -19,8 +19,14 @@ pub(crate) fn say(words: impl Display) {
 
 /// Text of others, without what a terminal would obey.
 pub(crate) fn plain(text: &str) -> String {
-    let shown = |it: char| if it.is_control() { it.escape_default().to_string() } else { it.to_string() };
+    let is_obeyed = |it: char| it.is_control() || is_direction(it);
+    let shown = |it: char| if is_obeyed(it) { it.escape_default().to_string() } else { it.to_string() };
     text.chars().map(shown).collect()
+}
+
+/// Whether it is a mark that turns around what stands beside it, so that a line reads as something else.
+const fn is_direction(it: char) -> bool {
+    matches!(it, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// What went wrong.
@@ -59,5 +65,19 @@ pub(crate) fn of_state(state: State) -> Style {
         State::Completed => AnsiColor::Green.on_default().bold(),
         State::Failed => AnsiColor::Red.on_default().bold(),
         State::Cancelled => AnsiColor::Magenta.on_default().bold(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_and_not_obeyed() {
+        assert_eq!(plain("a\u{1b}[2Jb\r\n"), "a\\u{1b}[2Jb\\r\\n");
+        for mark in ['\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}'] {
+            assert_eq!(plain(&format!("a{mark}b")), format!("a\\u{{{:x}}}b", u32::from(mark)));
+        }
+        assert_eq!(plain("Zoë, Łódź, שלום, 👩\u{200d}🚀"), "Zoë, Łódź, שלום, 👩\u{200d}🚀");
     }
 }

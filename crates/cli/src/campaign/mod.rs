@@ -30,13 +30,21 @@ pub(crate) enum Command {
     Show(show::Args),
     Watch(watch::Args),
     /// Begin nothing more until the campaign run is resumed; what is under way is settled
+    ///
+    /// Exit codes: 0 it is paused, 2 it could not be: it is over, say.
     Pause(control::Args),
     /// Go on with a campaign run that was paused
+    ///
+    /// Exit codes: 0 it goes on, 2 it could not: it is over, say.
     Resume(control::Args),
     /// Begin nothing more, ever: whoever was not reached by then is skipped
+    ///
+    /// Exit codes: 0 it is cancelled, 2 it could not be: it is over, say.
     Cancel(control::Args),
     Retry(retry::Args),
     /// Leave people alone who want nothing more
+    ///
+    /// Exit codes: 0 it is done, 2 it could not be, or not for all.
     #[command(subcommand)]
     Suppress(suppress::Command),
 }

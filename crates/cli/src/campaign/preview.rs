@@ -1,6 +1,8 @@
 //! `onward campaign preview`: what people would be sent.
 
+use std::collections::HashSet;
 use std::io::{self, Write as _};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,8 +23,8 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// For so many of the first recipients
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    limit: usize,
+    #[arg(long, default_value_t = NonZeroUsize::MIN, value_name = "N")]
+    limit: NonZeroUsize,
     /// For this recipient alone
     #[arg(long, value_name = "ID", conflicts_with = "limit")]
     id: Option<String>,
@@ -34,10 +36,12 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let file = Campaigned::load(&args.file)?;
     let composer = Composer::new(&file.campaign)?;
-    let (mut rows, mut left, mut is_whole) = (file.rows()?, args.limit, true);
+    let (mut rows, mut left, mut is_whole) = (file.rows()?, args.limit.get(), true);
+    // Somebody who is named again is not reached again.
+    let mut seen = HashSet::new();
     while left > 0 {
         let Some(recipient) = file.next(&mut rows)? else { break };
-        if args.id.as_ref().is_some_and(|id| *id != recipient.id) {
+        if args.id.as_ref().is_some_and(|id| *id != recipient.id) || !seen.insert(recipient.id.clone()) {
             continue;
         }
         left -= 1;
@@ -50,7 +54,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             print(&message)?;
         }
     }
-    if left == args.limit {
+    if left == args.limit.get() {
         match &args.id {
             Some(id) => bail!("nobody in the audience is called {id}"),
             None => bail!("there is nobody in the audience"),

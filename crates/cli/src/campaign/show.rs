@@ -79,9 +79,10 @@ fn print(run: &CampaignRun, skipped: usize, audit: &[AuditEntry]) -> io::Result<
     if let Some(next) = &run.retried_by {
         writeln!(out, "retried by {next}")?;
     }
+    let jobs = paint::counted((*jobs).into(), "job");
     writeln!(
         out,
-        "items      {items} in {jobs} jobs: {served} served, {failed} failed, {left_out} skipped, {in_doubt} in doubt, {waiting} waiting"
+        "items      {items} in {jobs}: {served} served, {failed} failed, {left_out} skipped, {in_doubt} in doubt, {waiting} waiting"
     )?;
     if let Some(UnderWay { jobs, until }) = &run.under_way {
         let jobs = paint::counted(*jobs, "job");
@@ -96,7 +97,8 @@ fn print(run: &CampaignRun, skipped: usize, audit: &[AuditEntry]) -> io::Result<
     }
     writeln!(out)?;
     if skipped > 0 {
-        writeln!(out, "{skipped} earlier entries: --entries N shows more")?;
+        let earlier = if skipped == 1 { "entry" } else { "entries" };
+        writeln!(out, "{skipped} earlier {earlier}: --entries N shows more")?;
     }
     for AuditEntry { event, at, detail, .. } in audit {
         writeln!(out, "{at:<27}  {event:<15}  {}", paint::plain(detail.as_str()))?;

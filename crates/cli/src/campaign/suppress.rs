@@ -21,10 +21,16 @@ const TOGETHER: usize = 16;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Reach somebody no more
+    ///
+    /// Exit codes: 0 they are left alone, 2 some are not: what was said is no address, say.
     Add(AddArgs),
     /// Reach somebody again
+    ///
+    /// Exit codes: 0 they can be reached, 2 some cannot: what was said is no address, say.
     Rm(RmArgs),
     /// List those who want nothing more
+    ///
+    /// Exit codes: 0 they were listed, 2 they could not be.
     Ls(LsArgs),
 }
 
@@ -76,7 +82,7 @@ impl Addresses {
                 Ok(it) => paint::say(words(&it)),
                 Err(problem) if problem.code == Code::Unprocessable => {
                     is_whole = false;
-                    paint::say(paint::plain(&problem.detail));
+                    paint::say(format_args!("{}: {}", paint::error("error"), paint::plain(&problem.detail)));
                 }
                 Err(problem) => return Err(problem.into()),
             }

@@ -9,6 +9,9 @@ use crate::campaign::RunArg;
 use crate::pages::{ListArgs, Page};
 use crate::paint;
 
+/// Characters of a key.
+const KEY: usize = 64;
+
 /// List items of a campaign run: what was sent to whom, or why not
 ///
 /// Somebody of whom nothing is listed was not reached yet, or is named twice.
@@ -67,12 +70,21 @@ pub(crate) async fn in_doubt(args: &InDoubtArgs) -> anyhow::Result<ExitCode> {
         let page = onward.outbox_in_doubt(DoubtListing { limit: Some(limit), after }).await?;
         Ok(Page { items: page.items, next: page.next })
     };
-    args.list.print(&heading(), line, page).await?;
+    let heading = format!("{:<48}  {:<KEY$}  {:<28}  {:<27}  what", "item", "key", "to", "since");
+    args.list.print(&heading, doubtful, page).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn heading() -> String {
     format!("{:<48}  {:<20}  {:<28}  {:<8}  {:<27}  what", "item", "recipient", "to", "standing", "since")
+}
+
+/// An item in doubt, with what its provider knows it by.
+fn doubtful(item: &OutboxItem) -> String {
+    let OutboxItem { item: id, key, to, doubt_since, created_at, .. } = item;
+    let (since, to) = (doubt_since.as_ref().unwrap_or(created_at), paint::plain(to));
+    let what = paint::plain(item.error.as_deref().unwrap_or_default());
+    format!("{id:<48}  {key:<KEY$}  {to:<28}  {since:<27}  {what}")
 }
 
 fn line(item: &OutboxItem) -> String {

@@ -42,7 +42,9 @@ pub(crate) struct DeadArgs {
     list: ListArgs,
 }
 
-/// Try dead jobs again: those of their items that nobody tried any more. Jobs that wait are tried now
+/// Try dead jobs again: those of their items that nobody tried any more
+///
+/// Jobs that wait to be tried again, for a provider that is busy or after a try that came to nothing, are tried now. Nothing is sent before the time that the campaign is scheduled for (schedule.at), and nothing in quiet hours.
 ///
 /// Exit codes: 0 they are tried again, 2 some could not be.
 #[derive(clap::Args)]
@@ -102,7 +104,7 @@ pub(crate) async fn redrive(args: &RedriveArgs) -> anyhow::Result<ExitCode> {
             // One that cannot be tried does not keep back the next.
             Err(problem) => {
                 is_whole = false;
-                writeln!(io::stderr(), "{job}: {}", problem.detail)?;
+                super::say_refused(job, &problem.detail);
             }
         }
     }

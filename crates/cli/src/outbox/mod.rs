@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::paint;
 use crate::waiting::block_on;
 
 #[derive(Subcommand)]
@@ -38,4 +39,10 @@ pub(crate) fn run_jobs(command: &JobsCommand) -> anyhow::Result<ExitCode> {
         JobsCommand::Dead(args) => block_on(jobs::dead(args)),
         JobsCommand::Redrive(args) => block_on(jobs::redrive(args)),
     }
+}
+
+/// Says why something was refused, and of what, once.
+fn say_refused(what: &str, why: &str) {
+    let words = if why.contains(what) { why.to_owned() } else { format!("{what}: {why}") };
+    paint::say(format_args!("{}: {}", paint::error("error"), paint::plain(&words)));
 }

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long)]
     why: String,
     /// What the provider calls it, if it is one item
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = one_line)]
     message_id: Option<String>,
     #[command(flatten)]
     by: ByArg,
@@ -92,6 +92,14 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(exit_of(is_whole))
 }
 
+/// A text that is one line, and nothing that a terminal would obey: it is shown as it is told.
+fn one_line(text: &str) -> Result<String, String> {
+    match text.is_empty() || paint::plain(text) != text {
+        true => Err("it has to be text on one line, without control characters".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
 fn exit_of(is_whole: bool) -> ExitCode {
     if is_whole { ExitCode::SUCCESS } else { ExitCode::from(2) }
 }
@@ -107,7 +115,7 @@ fn tell(args: &Args, settlement: &Settlement) -> anyhow::Result<()> {
     for refused in &settlement.refused {
         match args.json {
             true => writeln!(out, "{}", serde_json::to_string(refused)?)?,
-            false => writeln!(io::stderr(), "{}: {}", refused.item, refused.detail)?,
+            false => super::say_refused(&refused.item, &refused.detail),
         }
     }
     Ok(())

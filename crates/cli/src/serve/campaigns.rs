@@ -1,5 +1,6 @@
 //! Sending campaigns, beside the engine: how, and until when.
 
+use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +9,14 @@ use anyhow::anyhow;
 use onward_dispatcher::{Dispatcher, Options, Outlets};
 use onward_journal::Text;
 use onward_outlets::House;
+use onward_providers::{Environment, ProviderSpec};
 use onward_store::{Error, Store};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::settings::{Setting, Settings, pick};
+use crate::paint;
 
 /// How long calls of providers may take that are under way when it stops.
 const CALLS: Duration = Duration::from_secs(35);
@@ -93,9 +96,19 @@ pub(super) struct Sending {
     sharing: JoinHandle<()>,
 }
 
+/// Says which providers cannot be used: a secret is missing, say. What is sent by others need not wait for that.
+fn warn(providers: &BTreeMap<String, ProviderSpec>) {
+    for (name, spec) in providers {
+        if let Err(words) = spec.build(name, &Environment) {
+            paint::say(format_args!("{}: {}", paint::error("warning"), paint::plain(&words)));
+        }
+    }
+}
+
 impl Sending {
     /// Begins, in the background.
     pub(super) fn begin(settings: &Settings, store: &Arc<dyn Store>, node: &Text, house: &Arc<House>) -> Self {
+        warn(&settings.providers.value);
         let options = Options {
             worker: settings.node_name.value.as_str().into(),
             lanes: settings.campaigns.lanes.value.get() as usize,

@@ -12,7 +12,7 @@ use crate::text;
 use crate::work::Place;
 
 /// A service that never says what became of a request.
-fn service() -> u16 {
+pub(crate) fn service() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
