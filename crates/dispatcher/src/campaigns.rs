@@ -45,6 +45,9 @@ pub enum Refused {
     /// Several campaign runs begin so.
     #[error("several campaign runs begin with {0}: give more of the id")]
     Ambiguous(String),
+    /// The beginning of an id that could be that of many.
+    #[error("{0} is too short: give the first four characters of the id, or more")]
+    TooShort(String),
     /// There is no such item.
     #[error("there is no item {0} in the outbox")]
     NoItem(String),
@@ -81,6 +84,11 @@ pub enum Refused {
     /// The campaign run is not over.
     #[error("the campaign run {0} is not over: cancel it, or settle what is in doubt")]
     NotOver(String),
+    /// The campaign run is not over because only somebody can say what became of some items.
+    #[error(
+        "the campaign run {0} is not over: nobody knows what became of {1} (onward outbox in-doubt); say it, and try again"
+    )]
+    Undecided(String, u64),
     /// Another run has taken over from the campaign run.
     #[error("the campaign run {0} is tried again by {1}")]
     Retried(String, String),
@@ -88,7 +96,9 @@ pub enum Refused {
     #[error("the campaign run {0} is over")]
     Over(String),
     /// The campaign run is cancelled.
-    #[error("the campaign run {0} is cancelled: try it again as a whole")]
+    #[error(
+        "the campaign run {0} is cancelled: say of what is in doubt that it was sent or has failed; `onward campaign retry` then reaches those who were not reached"
+    )]
     Cancelled(String),
     /// An audience without anybody.
     #[error("there is nobody to reach")]
@@ -149,6 +159,7 @@ impl Campaigns {
     pub async fn find(&self, beginning: &str) -> Result<CampaignRun, Refused> {
         match self.run(beginning).await {
             Err(Refused::NoRun(_)) if beginning.len() >= BEGINNING_MIN => {}
+            Err(Refused::NoRun(_)) => return Err(Refused::TooShort(beginning.to_owned())),
             found => return found,
         }
         let mut scan = Scan::all::<CampaignRun>().until(&Text::from(format!("{beginning}~")));
@@ -209,14 +220,13 @@ impl Campaigns {
         loop {
             let (mut run, version) = self.stored(id).await?;
             let control = Control::parse(&run.control).unwrap_or(Control::Active);
+            if rows::run_status(&run).is_over() {
+                return Err(Refused::Over(id.to_owned()));
+            }
             if control == wanted {
                 return Ok(run);
             }
-            let next = control.then(wanted).filter(|_| !rows::run_status(&run).is_over());
-            let Some(next) = next else {
-                let is_over = rows::run_status(&run).is_over();
-                return Err(if is_over { Refused::Over(id.to_owned()) } else { Refused::Cancelled(id.to_owned()) });
-            };
+            let Some(next) = control.then(wanted) else { return Err(Refused::Cancelled(id.to_owned())) };
             let now = self.store.now().await?;
             run.control = next.as_str().into();
             run.wake_at = match next {

@@ -10,7 +10,7 @@ use crate::audience::{self, Audience, Gathering, Recipient};
 use crate::campaigns::{Refused, Scope};
 use crate::deploy::{Deployed, deployed, derived_id, launch};
 use crate::entropy::Entropy;
-use crate::rows;
+use crate::{finish, rows};
 
 /// The id of the run that tries another again.
 fn id_of_retry(run: &CampaignRun) -> Text {
@@ -35,7 +35,10 @@ pub(crate) async fn retry(
         return Ok(deployed(&existing, true));
     }
     if !rows::run_status(&run).is_over() {
-        return Err(Refused::NotOver(run.id.to_string()));
+        let tally = finish::tally(store, &run.id).await?;
+        let is_undecided = tally.open() == 0 && tally.in_doubt > 0;
+        let id = run.id.to_string();
+        return Err(if is_undecided { Refused::Undecided(id, tally.in_doubt) } else { Refused::NotOver(id) });
     }
     let audience = unserved(store, scope, &run, entropy).await?;
     let now = store.now().await?;

@@ -2,6 +2,7 @@
 
 mod boundaries;
 mod headers;
+mod kernel;
 mod layers;
 mod leftovers;
 mod links;
@@ -40,6 +41,7 @@ const RULES: &[Rule] = &[
     Rule { id: "A9", check: links::lead_somewhere },
     Rule { id: "A10", check: names::say_something },
     Rule { id: "A11", check: machine_paths::none_written_down },
+    Rule { id: "A12", check: kernel::campaigns_are_written_by_it_alone },
 ];
 
 /// Prints every finding as `path:line: rule: what to do`, and fails when there is one.

@@ -79,7 +79,8 @@ async fn survive(world: World, processes: usize) {
         b'0' => Reply::TakenAndClosed,
         _ => Reply::Held,
     });
-    let file = world.campaign("spring", &people, "job_items: 100");
+    // However often the same job is hit, it is not to be given up.
+    let file = world.campaign("spring", &people, "job_items: 100\nretries: { attempts: 1000 }");
     let lanes = LANES.to_string();
     let begin = |lease_ms| world.node(&["--campaign-lanes", &lanes, "--campaign-lease-ms", lease_ms]);
     let mut nodes: Vec<Node> = (0..processes).map(|_| begin(BRIEF_MS)).collect();

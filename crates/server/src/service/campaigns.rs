@@ -182,6 +182,7 @@ pub(super) fn problem(refused: Refused) -> Problem {
         | Refused::NotInDoubt(_)
         | Refused::NotDead(_)
         | Refused::NotOver(_)
+        | Refused::Undecided(..)
         | Refused::Retried(..) => Code::Conflict,
         Refused::AudienceOld(_)
         | Refused::Over(_)
@@ -190,7 +191,7 @@ pub(super) fn problem(refused: Refused) -> Problem {
         | Refused::PartMissing(..)
         | Refused::PartTaken(..) => Code::Conflict,
         Refused::NobodyToReach | Refused::PartSize(_) | Refused::TooManyJobs(_) => Code::Unprocessable,
-        Refused::Ambiguous(_) => Code::AmbiguousId,
+        Refused::Ambiguous(_) | Refused::TooShort(_) => Code::AmbiguousId,
         Refused::KeyTaken(_) => Code::KeyTaken,
         Refused::Store(_) => Code::Internal,
     };
