@@ -142,8 +142,8 @@ impl House {
         let mut state = self.state();
         throttle.share(state.nodes);
         if state.made.len() >= self.named.len() + INLINE_MAX {
-            // Those that are in use live on in the outlets that use them.
-            state.made.clear();
+            // Those that are in use stay: made once more, one would have its connections and its limits twice.
+            state.made.retain(|_, made| Arc::strong_count(&made.provider) > 1);
         }
         Ok(state.made.entry(definition).or_insert(Made { provider, throttle }).clone())
     }

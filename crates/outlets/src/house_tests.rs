@@ -11,7 +11,7 @@ use onward_store::tables::Node;
 use onward_store::{Clock as _, Commit, ManualClock, Policy, Store};
 use tokio::task::JoinHandle;
 
-use super::House;
+use super::{House, INLINE_MAX};
 
 const TICK: Duration = Duration::from_millis(10);
 
@@ -101,4 +101,18 @@ async fn where_there_are_no_limits_nobody_waits() {
     let (house, _following) = world.house("a");
     let throttle = house.made("mail", &world.spec).unwrap().throttle;
     assert!(throttle.take("ada@example.org", world.clock.now()).is_ok());
+}
+
+#[test]
+fn a_provider_that_is_in_use_is_not_made_again_however_many_others_come() {
+    let house = House::new(BTreeMap::new(), true, Environment);
+    let spec = |port: usize| -> ProviderSpec {
+        serde_json::from_str(&format!(r#"{{"smtp": {{"url": "smtp://127.0.0.1:{port}", "tls": "none"}}}}"#)).unwrap()
+    };
+    let used = house.made("mail", &spec(25)).unwrap();
+    for port in 1_000..1_000 + 2 * INLINE_MAX {
+        house.made("mail", &spec(port)).unwrap();
+    }
+    assert!(Arc::ptr_eq(&used.provider, &house.made("mail", &spec(25)).unwrap().provider));
+    assert!(house.state().made.len() <= INLINE_MAX + 1);
 }

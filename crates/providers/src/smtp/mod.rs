@@ -10,6 +10,7 @@ mod trouble;
 mod wrap;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -32,6 +33,9 @@ use crate::spec::{Defaults, TermsSpec};
 
 /// Connections of one provider, at most.
 const CONNECTIONS_MAX: usize = 100;
+
+/// Who found no connection free asks again after so long.
+const CROWDED_MS: u64 = 1_000;
 
 /// A server of mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +136,7 @@ impl SmtpSpec {
             name: name.to_owned(),
             letterhead,
             pool: Pool::new(connector, Duration::from_millis(self.idle_ms), self.connections),
+            room: Arc::new(Semaphore::new(self.connections)),
             free: Semaphore::new(self.connections),
             timeout: Duration::from_millis(self.timeout_ms),
         })
@@ -184,6 +189,9 @@ pub(crate) struct Smtp {
     name: String,
     letterhead: Letterhead,
     pool: Pool,
+    /// Taken by whoever reserves.
+    room: Arc<Semaphore>,
+    /// Taken here, so that there are never more connections, whoever calls.
     free: Semaphore,
     timeout: Duration,
 }
@@ -196,6 +204,10 @@ impl Provider for Smtp {
 
     fn nature(&self) -> Nature {
         Nature::default()
+    }
+
+    fn room(&self) -> Option<Arc<Semaphore>> {
+        Some(Arc::clone(&self.room))
     }
 
     async fn deliver(&self, batch: Vec<Reservation>) -> Vec<(Text, Answer)> {
@@ -214,7 +226,8 @@ impl Smtp {
             Err(words) => return unfit(&words),
         };
         let Ok(Ok(_permit)) = timeout(self.timeout, self.free.acquire()).await else {
-            return Answer::Busy("no connection became free in time".into(), None);
+            // It is not the server that is at fault: waiting is not to count as a try.
+            return Answer::Busy("no connection became free in time".into(), Some(CROWDED_MS));
         };
         // Counted from here: whoever has waited for long must not leave a message in doubt for want of time.
         match self.converse(&envelope, Instant::now() + self.timeout).await {

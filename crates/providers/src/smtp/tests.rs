@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onward_dispatch::Answer;
-use onward_dispatcher::Message;
+use onward_dispatcher::{Message, Provider as _};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -206,12 +206,24 @@ async fn no_more_connections_are_made_than_there_may_be() {
     let server = Hostile::start(Vec::new()).await;
     let smtp = provider(server.port, &json!({ "connections": 2, "timeout_ms": 200 }));
     let all = smtp.free.acquire_many(2).await.unwrap();
-    assert_eq!(kind(&send(&smtp).await), "busy");
+    let crowded = send(&smtp).await;
+    assert!(matches!(crowded, Answer::Busy(_, Some(1..))), "waiting for a connection is no try: {crowded:?}");
     assert_eq!(server.connections(), 0);
     drop(all);
     let answers = futures_util::future::join_all((0..10).map(|_| send(&smtp))).await;
     assert!(answers.iter().all(|answer| kind(answer) == "accepted"), "{answers:?}");
     assert_eq!((server.connections(), server.messages()), (2, 10));
+}
+
+#[test]
+fn there_is_room_for_as_many_items_as_there_are_connections() {
+    for connections in [1, 4, 7] {
+        let smtp = provider(2525, &json!({ "connections": connections }));
+        let (room, again) = (smtp.room().unwrap(), smtp.room().unwrap());
+        assert_eq!(room.available_permits(), connections);
+        let _taken = room.try_acquire_many_owned(1).unwrap();
+        assert_eq!(again.available_permits(), connections - 1, "all lanes share it");
+    }
 }
 
 #[tokio::test]
