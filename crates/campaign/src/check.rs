@@ -10,6 +10,7 @@ use crate::audience::{BadRow, Report};
 use crate::campaign::{BadRows, Campaign, UNSUBSCRIBE};
 use crate::compose::{Composer, Unfit};
 use crate::repeats::{Repeated, Repeats};
+use crate::sample::Sample;
 
 /// The first recipients are all tried, and then one of so many.
 const TRIED: u64 = 1_000;
@@ -73,6 +74,8 @@ pub struct Checker<'a> {
     /// Who could not be sent anything: how many, and the first.
     unfit: u64,
     first_unfit: Option<String>,
+    /// What the first of the others is sent.
+    sample: Option<Sample>,
     /// How many say in which time zone they are.
     zoned: u64,
     repeats: Repeats,
@@ -90,6 +93,7 @@ impl<'a> Checker<'a> {
             tried: 0,
             unfit: 0,
             first_unfit: None,
+            sample: None,
             zoned: 0,
             repeats: Repeats::default(),
         }
@@ -106,9 +110,12 @@ impl<'a> Checker<'a> {
             && let Ok(composer) = &self.composer
         {
             self.tried += 1;
-            if let Err(unfit) = composer.message(recipient) {
-                self.unfit += 1;
-                self.first_unfit.get_or_insert_with(|| format!("{unfit} (recipient `{}`)", recipient.id));
+            match composer.message(recipient) {
+                Ok(message) => drop(self.sample.get_or_insert_with(|| Sample::new(recipient, message))),
+                Err(unfit) => {
+                    self.unfit += 1;
+                    self.first_unfit.get_or_insert_with(|| format!("{unfit} (recipient `{}`)", recipient.id));
+                }
             }
         }
     }
@@ -121,6 +128,11 @@ impl<'a> Checker<'a> {
     /// What was found so far in the audience.
     pub fn report(&self) -> &Report {
         &self.report
+    }
+
+    /// What somebody would be sent, if it could be made for anybody so far.
+    pub fn sample(&self) -> Option<&Sample> {
+        self.sample.as_ref()
     }
 
     /// All have gone by: what has to be right, and what the audience came to.

@@ -24,7 +24,7 @@ const STEPS: RangeInclusive<u64> = 1_000..=500_000;
 /// Parts that have lines. In any other the end of a line could begin a header.
 const WITH_LINES: [&str; 2] = ["text", "html"];
 /// Parts of a mail that say who it is from.
-const MAILBOXES: [&str; 2] = ["from", "reply_to"];
+pub(crate) const MAILBOXES: [&str; 2] = ["from", "reply_to"];
 
 /// How one can unsubscribe.
 const WAYS_OUT: [&str; 3] = ["https://", "http://", "mailto:"];

@@ -5,6 +5,7 @@
 //! - [`Composer`]: what each of them is sent.
 //! - [`Quiet`]: the hours in which nobody is reached.
 //! - [`check()`], [`Checker`]: what has to be right before a campaign is deployed.
+//! - [`Sample`]: what somebody would be sent, for those who know whether a provider could send it.
 //!
 //! This crate knows neither the network nor the store, and no clock: whoever asks says what time it is.
 
@@ -20,6 +21,7 @@ mod part;
 mod provider;
 mod quiet;
 mod repeats;
+mod sample;
 mod schedule;
 mod zone;
 
@@ -30,4 +32,5 @@ pub use error::Error;
 pub use provider::ProviderRef;
 pub use quiet::Quiet;
 pub use repeats::Repeated;
+pub use sample::Sample;
 pub use schedule::Schedule;

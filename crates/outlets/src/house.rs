@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_campaign::{Campaign, Composer, Prerequisite, ProviderRef};
+use onward_campaign::{Campaign, Composer, Prerequisite, ProviderRef, Sample};
 use onward_dispatcher::{Outlet, Outlets, Provider};
 use onward_journal::Text;
 use onward_providers::{ProviderSpec, Secrets, Throttle};
@@ -65,7 +65,7 @@ impl House {
         Self { named, allows_inline, secrets: Box::new(secrets), state: Mutex::default() }
     }
 
-    /// Whether a campaign could reach people.
+    /// Whether a campaign could reach people, as far as is known without them.
     pub fn check(&self, campaign: &Campaign) -> Vec<Prerequisite> {
         let (name, spec) = match self.find(campaign) {
             Ok(found) => found,
@@ -76,7 +76,7 @@ impl House {
             Ok(_) => Prerequisite::new("provider.usable", true, "it can be used, as far as is known without a call"),
             Err(words) => Prerequisite::new("provider.usable", false, words),
         };
-        vec![known, usable]
+        vec![known, usable, fits(&spec, Sample::stand_ins(campaign))]
     }
 
     /// Shares the limits of providers with the other nodes of the store that are alive, this one being `me`. By a provider that
@@ -182,15 +182,30 @@ impl Outlets for House {
     }
 }
 
-/// Whether the provider that a campaign defines itself can be used, as far as is known where its secrets are not.
-pub fn check_definition(campaign: &Campaign) -> Option<Prerequisite> {
-    let ProviderRef::Inline(definition) = &campaign.provider else { return None };
-    let made = inline(definition).and_then(|(name, spec)| spec.build(&name, &Unknown).map(|_| name));
-    let (pass, words) = match made {
-        Ok(name) => (true, format!("{name} is defined in the campaign")),
-        Err(words) => (false, words),
+/// Whether the provider that a campaign defines itself can be used, as far as is known where its secrets are not; and
+/// whether it could send what somebody is sent.
+pub fn check_definition(campaign: &Campaign, sample: Option<&Sample>) -> Vec<Prerequisite> {
+    let ProviderRef::Inline(definition) = &campaign.provider else { return Vec::new() };
+    let made = inline(definition).and_then(|(name, spec)| spec.build(&name, &Unknown).map(|_| (name, spec)));
+    match made {
+        Ok((name, spec)) => {
+            let words = format!("{name} is defined in the campaign");
+            let fits = sample.map(|sample| fits(&spec, std::iter::once(sample.clone())));
+            [Prerequisite::new("provider.definition", true, words)].into_iter().chain(fits).collect()
+        }
+        Err(words) => vec![Prerequisite::new("provider.definition", false, words)],
+    }
+}
+
+/// Whether a provider could send one of these. What it cannot make a message of would fail for everybody.
+fn fits(spec: &ProviderSpec, samples: impl Iterator<Item = Sample>) -> Prerequisite {
+    let tried = samples.map(|Sample { recipient, to, message }| spec.rehearse(&recipient, &to, &message));
+    let found = tried.reduce(|first, next| first.or_else(|words| next.map_err(|_| words)));
+    let (pass, words) = match found {
+        None | Some(Ok(())) => (true, "what is sent fits the provider".to_owned()),
+        Some(Err(words)) => (false, format!("the provider could send this to nobody: {words}")),
     };
-    Some(Prerequisite::new("provider.definition", pass, words))
+    Prerequisite::new("provider.fits", pass, words)
 }
 
 /// Secrets of which it is not known what they are.

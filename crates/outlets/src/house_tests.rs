@@ -1,9 +1,12 @@
-//! Nodes that come and go never reach more people together than the limits of a provider allow.
+//! Nodes that come and go never reach more people together than the limits of a provider allow; and what a provider could
+//! not send is found before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_campaign::{Campaign, Checker, Prerequisite};
+use onward_dispatcher::Recipient;
 use onward_journal::{Text, Timestamp};
 use onward_providers::{Environment, ProviderSpec};
 use onward_store::memory::Memory;
@@ -11,7 +14,7 @@ use onward_store::tables::Node;
 use onward_store::{Clock as _, Commit, ManualClock, Policy, Store};
 use tokio::task::JoinHandle;
 
-use super::{House, INLINE_MAX};
+use super::{House, INLINE_MAX, check_definition};
 
 const TICK: Duration = Duration::from_millis(10);
 
@@ -106,13 +109,71 @@ async fn where_there_are_no_limits_nobody_waits() {
 #[test]
 fn a_provider_that_is_in_use_is_not_made_again_however_many_others_come() {
     let house = House::new(BTreeMap::new(), true, Environment);
-    let spec = |port: usize| -> ProviderSpec {
-        serde_json::from_str(&format!(r#"{{"smtp": {{"url": "smtp://127.0.0.1:{port}", "tls": "none"}}}}"#)).unwrap()
+    let spec = |timeout_ms: usize| -> ProviderSpec {
+        let folder = serde_json::json!({ "path": std::env::temp_dir(), "timeout_ms": timeout_ms });
+        serde_json::from_value(serde_json::json!({ "folder": folder })).unwrap()
     };
-    let used = house.made("mail", &spec(25)).unwrap();
-    for port in 1_000..1_000 + 2 * INLINE_MAX {
-        house.made("mail", &spec(port)).unwrap();
+    let used = house.made("folder", &spec(25)).unwrap();
+    for timeout_ms in 1_000..1_000 + 2 * INLINE_MAX {
+        house.made("folder", &spec(timeout_ms)).unwrap();
     }
-    assert!(Arc::ptr_eq(&used.provider, &house.made("mail", &spec(25)).unwrap().provider));
+    assert!(Arc::ptr_eq(&used.provider, &house.made("folder", &spec(25)).unwrap().provider));
     assert!(house.state().made.len() <= INLINE_MAX + 1);
+}
+
+fn campaign(channel: &str, provider: &str, template: &str) -> Campaign {
+    let text = format!(
+        "campaign: c\nchannel: {channel}\nprovider: {provider}\ntemplate: {template}\naudience: {{ file: p.jsonl }}\n"
+    );
+    Campaign::parse(&text, &|_| Err(std::io::ErrorKind::NotFound.into())).unwrap()
+}
+
+/// Whether it fits, for the server that knows nobody, and where somebody is known.
+fn fits(channel: &str, provider: &str, template: &str) -> (bool, bool, String) {
+    let campaign = campaign(channel, provider, template);
+    let find = |list: Vec<Prerequisite>| list.into_iter().find(|it| it.id == "provider.fits").unwrap();
+    let there = find(House::new(BTreeMap::new(), true, Environment).check(&campaign));
+    let address = if channel == "email" { "ada@example.org" } else { "+49301234567" };
+    let data = serde_json::Map::from_iter([("name".to_owned(), "Ada".into())]);
+    let mut checker = Checker::new(&campaign, Timestamp::from_micros(1_767_225_600_000_000).unwrap());
+    checker.add(&Recipient { id: "1".to_owned(), address: address.to_owned(), data });
+    let here = find(check_definition(&campaign, checker.sample()));
+    (there.pass, here.pass, format!("{}; {}", there.message, here.message))
+}
+
+const SMTP: &str = "{ smtp: { url: 'smtp://127.0.0.1:25', tls: none } }";
+
+fn http(body: &str) -> String {
+    format!("{{ http: {{ url: 'http://127.0.0.1:80/', body: '{body}' }} }}")
+}
+
+#[test]
+fn what_a_provider_could_send_to_nobody_is_found_before_it_is_deployed() {
+    let letter = "{ from: shop@example.com, subject: 'Hi {{ name }}', text: 'Dear {{ name }}' }";
+    let script = "{ script: 'Hello {{ name }}', payload: '[1]' }";
+    for (channel, provider, template, words) in [
+        ("voice", SMTP.to_owned(), letter, "`to` is not an address of mail"),
+        ("email", SMTP.to_owned(), "{ from: shop@example.com, text: '{{ name }}' }", "there is no part `subject`"),
+        ("voice", http(r#"{"to": {{ to }}, "say": {{ scirpt }}}"#), script, "`scirpt` is not defined"),
+        ("voice", http(r#"{"to": "{{ to }}"}"#), script, "the body is not JSON"),
+    ] {
+        let (there, here, said) = fits(channel, &provider, template);
+        assert!(!there && !here && said.matches(words).count() == 2, "{provider}: {said}");
+    }
+    for (channel, provider, template) in [
+        ("email", SMTP.to_owned(), letter),
+        ("voice", http(r#"{"to": {{ to }}, "say": {{ script }}}"#), script),
+        ("voice", http(r#"{"to": {{ to }}, "say": {{ payload|safe }}}"#), script),
+        ("voice", format!("{{ folder: {{ path: '{}' }} }}", std::env::temp_dir().display()), script),
+    ] {
+        let (there, here, said) = fits(channel, &provider, template);
+        assert!(there && here, "{provider}: {said}");
+    }
+}
+
+#[test]
+fn what_is_filled_in_later_may_be_read_by_the_provider() {
+    let raw = "{ payload: '[{{ name|length }}]' }";
+    let (there, here, said) = fits("voice", &http("{{ payload|safe }}"), raw);
+    assert!(there && here, "{said}");
 }

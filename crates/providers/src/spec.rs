@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_dispatch::{Backoff, Terms};
-use onward_dispatcher::Provider;
+use onward_dispatcher::{Message, Provider};
 use serde::{Deserialize, Serialize};
 
 use crate::folder::FolderSpec;
 use crate::http::HttpSpec;
 use crate::limits::Limits;
+use crate::parcel::Parcel;
 use crate::secret::{SecretRef, Secrets};
 use crate::smtp::SmtpSpec;
 
@@ -18,6 +19,9 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Items that are called for together, at most.
 const WINDOW_MAX: usize = 1_000;
+
+/// A key as items have it, for what is not sent.
+const SAMPLE_KEY: &str = "00000000000000000000000000000000";
 
 /// How to reach a provider. There are no secrets in it, only their names.
 ///
@@ -79,6 +83,16 @@ impl ProviderSpec {
             Self::Http(spec) => Arc::new(spec.build(name, secrets).map_err(about)?),
             Self::Folder(spec) => Arc::new(spec.build(name).map_err(about)?),
         })
+    }
+
+    /// Whether it could send this to somebody, as far as that is known without sending it. What cannot be made of it is said.
+    pub fn rehearse(&self, recipient: &str, to: &str, message: &Message) -> Result<(), String> {
+        let parcel = Parcel { item: "sample.0", key: SAMPLE_KEY, to, recipient, message };
+        match self {
+            Self::Smtp(spec) => spec.rehearse(&parcel),
+            Self::Http(spec) => spec.rehearse(&parcel),
+            Self::Folder(_) => Ok(()),
+        }
     }
 
     /// The names of the secrets that it needs, each once.

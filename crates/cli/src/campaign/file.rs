@@ -92,8 +92,9 @@ impl Campaigned {
                 format!("{}, {}", paint::counted(*good, "recipient"), paint::counted(*bad, "bad row"))
             });
         }
+        let of_provider = onward_outlets::check_definition(&self.campaign, checker.sample());
         let (prerequisites, report) = checker.finish();
-        let prerequisites = prerequisites.into_iter().chain(onward_outlets::check_definition(&self.campaign));
+        let prerequisites = prerequisites.into_iter().chain(of_provider);
         let prerequisites = prerequisites.map(|it| Prerequisite { id: it.id, pass: it.pass, message: it.message });
         let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Looked { prerequisites: prerequisites.collect(), report, digest })

@@ -66,6 +66,13 @@ impl HttpSpec {
         })
     }
 
+    /// Makes the request, for nobody.
+    pub(crate) fn rehearse(&self, parcel: &Parcel<'_>) -> Result<(), String> {
+        let draft = Draft::of(self)?;
+        let written = if self.batch.is_some() { draft.write_batch(&[*parcel]) } else { draft.write(parcel) };
+        written.map(drop)
+    }
+
     fn check(&self) -> Result<(), String> {
         self.answers.check(self.takes_keys_once)?;
         if let Some(batch) = &self.batch {

@@ -115,13 +115,22 @@ impl SmtpSpec {
         Some(format!("{}:{}", url.host()?, port(&url)))
     }
 
+    /// Makes the mail, for nobody.
+    pub(crate) fn rehearse(&self, parcel: &Parcel<'_>) -> Result<(), String> {
+        self.letterhead()?.write(parcel).map(drop)
+    }
+
+    fn letterhead(&self) -> Result<Letterhead, String> {
+        Letterhead::new(self.from.as_deref(), self.domain.as_deref())
+    }
+
     pub(crate) fn build(&self, name: &str, secrets: &dyn Secrets) -> Result<Smtp, String> {
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
             return Err(format!("connections is to be from 1 to {CONNECTIONS_MAX}"));
         }
         let url = self.checked_url()?;
         let host = url.host().ok_or("the URL names no host")?;
-        let letterhead = Letterhead::new(self.from.as_deref(), self.domain.as_deref())?;
+        let letterhead = self.letterhead()?;
         let connector = Connector {
             server: (bare(&host), port(&url)),
             is_wrapped: url.scheme() == "smtps",
