@@ -221,7 +221,7 @@ impl Secrets for Unknown {
 fn inline(definition: &Map<String, Value>) -> Result<(String, ProviderSpec), String> {
     let spec: ProviderSpec = serde_json::from_value(definition.clone().into())
         .map_err(|error| format!("the definition of the provider makes no sense: {error}"))?;
-    let name = spec.host().unwrap_or_else(|| "folder".to_owned());
+    let name = spec.host().unwrap_or_else(|| spec.kind().to_owned());
     Ok((name, spec))
 }
 

@@ -177,3 +177,18 @@ fn what_is_filled_in_later_may_be_read_by_the_provider() {
     let (there, here, said) = fits("voice", &http("{{ payload|safe }}"), raw);
     assert!(there && here, "{said}");
 }
+
+#[test]
+fn what_is_wrong_with_a_definition_names_its_kind_and_no_secret() {
+    for (provider, words) in [
+        (
+            "{ http: { url: 'https://shop:hunter2@api.example.org/' } }",
+            "provider http: there is no place for a password",
+        ),
+        ("{ smtp: { url: 'smtps://x.example', user: u, password: hunter2 } }", "`smtp.password` has to be a reference"),
+    ] {
+        let found = check_definition(&campaign("voice", provider, "{ script: Hi }"), None);
+        let [Prerequisite { pass: false, message, .. }] = &found[..] else { panic!("{found:?}") };
+        assert!(message.contains(words) && !message.contains("hunter2"), "{message}");
+    }
+}

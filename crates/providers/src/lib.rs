@@ -15,6 +15,7 @@ mod secret;
 mod smtp;
 mod spec;
 mod throttle;
+mod wrong;
 
 pub use folder::FolderSpec;
 pub use http::{AnswersSpec, AuthSpec, BatchSpec, HttpSpec, LookSpec, StatusMatch};

@@ -2,14 +2,17 @@
 
 use std::fmt;
 
+use onward_journal::Text;
 use serde::{Deserialize, Serialize};
+
+use crate::parcel::words;
 
 /// What the variables of the environment begin with that hold secrets.
 const PREFIX: &str = "ONWARD_SECRET_";
 
 /// Where a secret is, in place of the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a reference: { secret: NAME }")]
 pub struct SecretRef {
     /// What it is called: capital letters, digits and underscores.
     pub secret: String,
@@ -56,7 +59,11 @@ impl SecretRef {
     pub(crate) fn resolve(&self, secrets: &dyn Secrets) -> Result<Secret, String> {
         let name = &self.secret;
         if !is_name(name) {
-            return Err(format!("`{name}` is not the name of a secret: use capital letters, digits and underscores"));
+            // It is not repeated: it may be the secret itself.
+            return Err(
+                "what is there is not the name of a secret: names have capital letters, digits and underscores"
+                    .to_owned(),
+            );
         }
         match secrets.secret(name) {
             Some(secret) if !secret.is_empty() => Ok(Secret(secret)),
@@ -65,9 +72,44 @@ impl SecretRef {
     }
 }
 
+/// What must not be seen in what a provider says: some repeat what they were sent.
+#[derive(Debug, Default)]
+pub(crate) struct Veil(Vec<Secret>);
+
+impl Veil {
+    /// Covers a secret, also where it is encoded with who it belongs to as protocols do.
+    pub(crate) fn over(secret: &Secret, user: Option<&str>) -> Self {
+        let plain = secret.reveal();
+        let mut forms = vec![plain.to_owned(), base64(plain)];
+        if let Some(user) = user {
+            forms.extend([base64(&format!("{user}:{plain}")), base64(&format!("\0{user}\0{plain}"))]);
+        }
+        // The longest first: another may be a part of it.
+        forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+        Self(forms.into_iter().map(Secret).collect())
+    }
+
+    /// An answer's words, without secrets: on one line, and not too long.
+    pub(crate) fn words(&self, text: &str) -> Text {
+        let covered = self.0.iter().fold(text.to_owned(), |text, form| text.replace(form.reveal(), "(secret)"));
+        words(&covered)
+    }
+}
+
+/// As RFC 4648 encodes it.
+pub(crate) fn base64(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = |group: &[u8]| -> String {
+        let bits = group.iter().chain([&0, &0]).take(3).fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
+        let digit = |place: usize| char::from(DIGITS[(bits >> (18 - 6 * place)) as usize % 64]);
+        (0..4).map(|place| if place <= group.len() { digit(place) } else { '=' }).collect()
+    };
+    text.as_bytes().chunks(3).map(digits).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Environment, SecretRef, Secrets};
+    use super::{Environment, SecretRef, Secrets, Veil, base64};
 
     struct One;
 
@@ -97,8 +139,10 @@ mod tests {
         for name in ["NONE", "EMPTY"] {
             assert!(named(name).resolve(&One).unwrap_err().contains(&format!("set the variable ONWARD_SECRET_{name}")));
         }
-        for name in ["", "key", "A B", "../KEY", "KEY=1"] {
-            assert!(named(name).resolve(&One).unwrap_err().contains("is not the name of a secret"), "{name}");
+        for name in ["", "key", "A B", "../KEY", "KEY=1", "hunter2"] {
+            let words = named(name).resolve(&One).unwrap_err();
+            assert!(words.contains("is not the name of a secret"), "{name}: {words}");
+            assert!(name.len() < 4 || !words.contains(name), "{words}");
         }
     }
 
@@ -106,6 +150,32 @@ mod tests {
     fn no_other_variable_of_the_environment_can_be_read() {
         for name in ["PATH", "", "../PATH"] {
             assert_eq!(Environment.secret(name), None);
+        }
+    }
+
+    #[test]
+    fn what_is_heard_is_without_the_secret_however_it_is_written() {
+        let veil = Veil::over(&named("KEY").resolve(&One).unwrap(), Some("shop"));
+        for echo in ["hunter2", "c2hvcDpodW50ZXIy", "AHNob3AAaHVudGVyMg==", "aHVudGVyMg=="] {
+            assert_eq!(&*veil.words(&format!("no: {echo}!")), "no: (secret)!");
+            // What is cut off is cut off after it is covered.
+            let at_the_end = format!("{}{echo}", "x".repeat(497));
+            assert!(veil.words(&at_the_end).ends_with("x(se"), "{}", veil.words(&at_the_end));
+        }
+        assert_eq!(format!("{veil:?}").matches("(secret)").count(), 4);
+    }
+
+    #[test]
+    fn names_and_passwords_are_encoded_as_rfc_4648_says() {
+        for (text, encoded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("Aladdin:open sesame", "QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+        ] {
+            assert_eq!(base64(text), encoded);
         }
     }
 

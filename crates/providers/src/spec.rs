@@ -6,6 +6,7 @@ use std::time::Duration;
 use onward_dispatch::{Backoff, Terms};
 use onward_dispatcher::{Message, Provider};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::folder::FolderSpec;
 use crate::http::HttpSpec;
@@ -13,6 +14,7 @@ use crate::limits::Limits;
 use crate::parcel::Parcel;
 use crate::secret::{SecretRef, Secrets};
 use crate::smtp::SmtpSpec;
+use crate::wrong;
 
 /// A worker waits so much longer than a provider says that a call may take, so that the provider can still say what it knows.
 const GRACE: Duration = Duration::from_secs(5);
@@ -33,7 +35,7 @@ const SAMPLE_KEY: &str = "00000000000000000000000000000000";
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", try_from = "Value")]
 pub enum ProviderSpec {
     /// A server of mail.
     Smtp(SmtpSpec),
@@ -41,6 +43,28 @@ pub enum ProviderSpec {
     Http(Box<HttpSpec>),
     /// A folder, for development.
     Folder(FolderSpec),
+}
+
+/// The same, as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Document {
+    Smtp(SmtpSpec),
+    Http(Box<HttpSpec>),
+    Folder(FolderSpec),
+}
+
+impl TryFrom<Value> for ProviderSpec {
+    type Error = String;
+
+    fn try_from(document: Value) -> Result<Self, String> {
+        let read = serde_path_to_error::deserialize(document).map_err(|wrong| wrong::told(&wrong))?;
+        Ok(match read {
+            Document::Smtp(spec) => Self::Smtp(spec),
+            Document::Http(spec) => Self::Http(spec),
+            Document::Folder(spec) => Self::Folder(spec),
+        })
+    }
 }
 
 /// How a worker goes about jobs, where it is not to be as it is best for the kind of provider.
@@ -111,6 +135,15 @@ impl ProviderSpec {
             Self::Smtp(spec) => &spec.limits,
             Self::Http(spec) => &spec.limits,
             Self::Folder(spec) => &spec.limits,
+        }
+    }
+
+    /// Which kind it is, as documents call it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Smtp(_) => "smtp",
+            Self::Http(_) => "http",
+            Self::Folder(_) => "folder",
         }
     }
 

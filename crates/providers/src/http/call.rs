@@ -10,8 +10,7 @@ use serde_json::Value;
 use crate::http::request::{Request, header_name};
 use crate::http::said;
 use crate::http::spec::{AuthSpec, HttpSpec};
-use crate::parcel::words;
-use crate::secret::{Secret, Secrets};
+use crate::secret::{Secret, Secrets, Veil, base64};
 
 /// So much of an answer is heard.
 const REPLY_BYTES_MAX: usize = 64 * 1_024;
@@ -37,6 +36,8 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 pub(crate) struct Caller {
     client: reqwest::Client,
+    /// What nobody is to read in what the service says.
+    pub(crate) veil: Veil,
 }
 
 impl Caller {
@@ -45,9 +46,11 @@ impl Caller {
             // Another may have been quicker, which is as good.
             drop(rustls::crypto::ring::default_provider().install_default());
         }
-        let mut headers = HeaderMap::new();
+        let (mut headers, mut veil) = (HeaderMap::new(), Veil::default());
         if let Some(auth) = &spec.auth {
-            authorize(&mut headers, auth, &auth.secret().resolve(secrets)?)?;
+            let secret = auth.secret().resolve(secrets)?;
+            authorize(&mut headers, auth, &secret)?;
+            veil = Veil::over(&secret, auth.user());
         }
         let timeout = Duration::from_millis(spec.timeout_ms);
         let client = reqwest::Client::builder()
@@ -60,7 +63,7 @@ impl Caller {
             .timeout(timeout)
             .tcp_nodelay(true);
         let client = client.build().map_err(|cause| format!("HTTP cannot be used: {cause}"))?;
-        Ok(Self { client })
+        Ok(Self { client, veil })
     }
 
     /// Calls once. If there is no reply, what is known of the items all the same.
@@ -70,8 +73,8 @@ impl Caller {
         if let Some(body) = body {
             builder = builder.body(body);
         }
-        let request = builder.build().map_err(|cause| Answer::Unfit(words(&chain(&cause))))?;
-        let mut response = self.client.execute(request).await.map_err(|cause| lost(&cause))?;
+        let request = builder.build().map_err(|cause| Answer::Unfit(self.veil.words(&chain(&cause))))?;
+        let mut response = self.client.execute(request).await.map_err(|cause| self.lost(&cause))?;
         let status = response.status().as_u16();
         let retry_after_ms = said::retry_after_ms(response.headers());
         let mut heard = Vec::new();
@@ -85,6 +88,19 @@ impl Caller {
         };
         let body = is_whole.then(|| serde_json::from_slice(&heard).ok()).flatten();
         Ok(Reply { status, retry_after_ms, body })
+    }
+
+    /// What is known of an item whose call came to nothing.
+    fn lost(&self, cause: &reqwest::Error) -> Answer {
+        let (told, words) = (chain(cause), |text: &str| self.veil.words(text));
+        if cause.is_builder() {
+            return Answer::Unfit(words(&told));
+        }
+        if cause.is_connect() {
+            return Answer::Later(words(&format!("the service cannot be reached: {told}")));
+        }
+        let what = if cause.is_timeout() { "the service did not answer in time" } else { "the connection was lost" };
+        Answer::Unknown(words(&format!("{what}, it may have taken the item: {told}")))
     }
 }
 
@@ -104,29 +120,6 @@ fn authorize(headers: &mut HeaderMap, auth: &AuthSpec, secret: &Secret) -> Resul
     Ok(())
 }
 
-fn base64(text: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digits = |group: &[u8]| -> String {
-        let bits = group.iter().chain([&0, &0]).take(3).fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-        let digit = |place: usize| char::from(DIGITS[(bits >> (18 - 6 * place)) as usize % 64]);
-        (0..4).map(|place| if place <= group.len() { digit(place) } else { '=' }).collect()
-    };
-    text.as_bytes().chunks(3).map(digits).collect()
-}
-
-/// What is known of an item whose call came to nothing.
-fn lost(cause: &reqwest::Error) -> Answer {
-    let told = chain(cause);
-    if cause.is_builder() {
-        return Answer::Unfit(words(&told));
-    }
-    if cause.is_connect() {
-        return Answer::Later(words(&format!("the service cannot be reached: {told}")));
-    }
-    let what = if cause.is_timeout() { "the service did not answer in time" } else { "the connection was lost" };
-    Answer::Unknown(words(&format!("{what}, it may have taken the item: {told}")))
-}
-
 /// What went wrong and why, without the URL, which may name somebody.
 fn chain(cause: &reqwest::Error) -> String {
     let mut why: Option<&dyn std::error::Error> = std::error::Error::source(cause);
@@ -136,23 +129,4 @@ fn chain(cause: &reqwest::Error) -> String {
         why = cause.source();
     }
     told
-}
-
-#[cfg(test)]
-mod tests {
-    use super::base64;
-
-    #[test]
-    fn names_and_passwords_are_encoded_as_rfc_4648_says() {
-        for (text, encoded) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("Aladdin:open sesame", "QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
-        ] {
-            assert_eq!(base64(text), encoded);
-        }
-    }
 }

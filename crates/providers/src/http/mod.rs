@@ -29,6 +29,9 @@ const BATCH_MAX: usize = 100;
 /// Requests that are under way together, unless it is said.
 const REQUESTS: usize = 8;
 
+/// Headers that say who we are. In a document they would be there for everybody to read.
+const SECRET_HEADERS: [&str; 4] = ["authorization", "proxy-authorization", "x-api-key", "cookie"];
+
 /// A service is asked about a key after so long: what it has just taken it may not find yet.
 const LOOKS_AFTER_MS: u64 = 60_000;
 
@@ -75,9 +78,16 @@ impl HttpSpec {
 
     fn check(&self) -> Result<(), String> {
         self.answers.check(self.takes_keys_once)?;
+        let is_secret = |name: &&String| SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+        if let Some(name) = self.headers.keys().find(is_secret) {
+            return Err(format!("the header {name} says who we are: put it into `auth`, by a secret"));
+        }
         if let Some(batch) = &self.batch {
             if !(1..=BATCH_MAX).contains(&batch.max) {
                 return Err(format!("batch.max is to be from 1 to {BATCH_MAX}"));
+            }
+            if self.answers.message_id.is_some() {
+                return Err("in a batch each item has an id of its own: put message_id into batch".to_owned());
             }
             if self.idempotency_header.is_some() {
                 return Err("a header is for one key, and a batch has many: put the keys into the body".to_owned());
@@ -154,7 +164,7 @@ impl Provider for Http {
         let Some((draft, look)) = self.look.as_ref().zip(self.spec.look.as_ref()) else { return Found::Unsure };
         let Ok(request) = draft.write_look(key) else { return Found::Unsure };
         match self.caller.call(request).await {
-            Ok(reply) => said::found(look, &reply),
+            Ok(reply) => said::found(look, &reply, &self.caller.veil),
             Err(_) => Found::Unsure,
         }
     }
@@ -189,7 +199,7 @@ impl Http {
             Err(words) => return vec![unfit(&words); parcels.len()],
         };
         match self.caller.call(request).await {
-            Ok(reply) => said::answers(&self.spec.answers, batch, &reply, parcels),
+            Ok(reply) => said::answers(&self.spec.answers, batch, &reply, parcels, &self.caller.veil),
             Err(answer) => vec![answer; parcels.len()],
         }
     }
@@ -200,7 +210,7 @@ impl Http {
             Err(words) => return unfit(&words),
         };
         match self.caller.call(request).await {
-            Ok(reply) => said::answer(&self.spec.answers, &reply),
+            Ok(reply) => said::answer(&self.spec.answers, &reply, &self.caller.veil),
             Err(answer) => answer,
         }
     }

@@ -10,32 +10,39 @@ use serde_json::Value;
 use crate::http::call::Reply;
 use crate::http::spec::{AnswersSpec, BatchSpec, LookSpec};
 use crate::http::status::{Meaning, has};
-use crate::parcel::{Parcel, words};
+use crate::parcel::Parcel;
+use crate::secret::Veil;
 
 /// A service is left alone for so long at most: a day.
 const RETRY_AFTER_MS_MAX: u64 = 24 * 3_600_000;
 
 /// What became of the one item of a request.
-pub(crate) fn answer(answers: &AnswersSpec, reply: &Reply) -> Answer {
-    let message_id = at(reply.body.as_ref(), answers.message_id.as_deref());
-    meaning(answers, reply).answer(message_id, told(answers, reply), reply.retry_after_ms)
+pub(crate) fn answer(answers: &AnswersSpec, reply: &Reply, veil: &Veil) -> Answer {
+    let message_id = at(reply.body.as_ref(), answers.message_id.as_deref()).map(|id| veil.words(&id));
+    meaning(answers, reply).answer(message_id, told(answers, reply, veil), reply.retry_after_ms)
 }
 
 fn meaning(answers: &AnswersSpec, reply: &Reply) -> Meaning {
     answers.meaning(reply.status, reply.retry_after_ms.is_some())
 }
 
-fn told(answers: &AnswersSpec, reply: &Reply) -> Text {
+fn told(answers: &AnswersSpec, reply: &Reply, veil: &Veil) -> Text {
     match at(reply.body.as_ref(), answers.error.as_deref()) {
-        Some(error) => words(&format!("the service answered {}: {error}", reply.status)),
-        None => words(&format!("the service answered {}", reply.status)),
+        Some(error) => veil.words(&format!("the service answered {}: {error}", reply.status)),
+        None => veil.words(&format!("the service answered {}", reply.status)),
     }
 }
 
 /// What became of each item of a batch, in their order. What it does not speak of, or cannot be understood, it may have taken.
-pub(crate) fn answers(answers: &AnswersSpec, batch: &BatchSpec, reply: &Reply, parcels: &[Parcel<'_>]) -> Vec<Answer> {
+pub(crate) fn answers(
+    answers: &AnswersSpec,
+    batch: &BatchSpec,
+    reply: &Reply,
+    parcels: &[Parcel<'_>],
+    veil: &Veil,
+) -> Vec<Answer> {
     if meaning(answers, reply) != Meaning::Accepted {
-        return vec![answer(answers, reply); parcels.len()];
+        return vec![answer(answers, reply, veil); parcels.len()];
     }
     let list = reply.body.as_ref().and_then(|body| body.pointer(&batch.items)).and_then(Value::as_array);
     let Some(list) = list else {
@@ -43,12 +50,11 @@ pub(crate) fn answers(answers: &AnswersSpec, batch: &BatchSpec, reply: &Reply, p
         return vec![Answer::Unknown(told.into()); parcels.len()];
     };
     let about = |parcel: &Parcel<'_>| {
-        let is_about = |entry: &&Value| {
-            at(Some(entry), Some(&batch.id)).is_some_and(|id| *id == *parcel.item || *id == *parcel.key)
-        };
+        let is_about =
+            |entry: &&Value| at(Some(entry), Some(&batch.id)).is_some_and(|id| id == parcel.item || id == parcel.key);
         let mut entries = list.iter().filter(is_about);
         match (entries.next(), entries.next()) {
-            (Some(entry), None) => of_entry(answers, batch, entry),
+            (Some(entry), None) => of_entry(answers, batch, entry, veil),
             (Some(_), Some(_)) => Answer::Unknown("the service spoke of it twice".into()),
             (None, _) => Answer::Unknown("the service did not speak of it".into()),
         }
@@ -56,24 +62,25 @@ pub(crate) fn answers(answers: &AnswersSpec, batch: &BatchSpec, reply: &Reply, p
     parcels.iter().map(about).collect()
 }
 
-fn of_entry(answers: &AnswersSpec, batch: &BatchSpec, entry: &Value) -> Answer {
+fn of_entry(answers: &AnswersSpec, batch: &BatchSpec, entry: &Value, veil: &Veil) -> Answer {
     let Some(status) = at(Some(entry), Some(&batch.status)) else {
         return Answer::Unknown("the service did not say what became of it".into());
     };
     let said =
         [(&batch.accepted, Meaning::Accepted), (&batch.refused, Meaning::Refused), (&batch.later, Meaning::Later)];
-    let meaning = said.into_iter().find(|(values, _)| values.iter().any(|value| **value == *status));
+    let meaning = said.into_iter().find(|(values, _)| values.contains(&status));
     let meaning = match meaning {
         Some((_, meaning)) => meaning,
         None => status.parse().map_or(Meaning::Unknown, |status| answers.meaning(status, false)),
     };
     let error = at(Some(entry), batch.error.as_deref()).map(|error| format!(": {error}")).unwrap_or_default();
-    let told = words(&format!("the service said of it: {status}{error}"));
-    meaning.answer(at(Some(entry), batch.message_id.as_deref()), told, None)
+    let told = veil.words(&format!("the service said of it: {status}{error}"));
+    let message_id = at(Some(entry), batch.message_id.as_deref()).map(|id| veil.words(&id));
+    meaning.answer(message_id, told, None)
 }
 
 /// What a service knows of a key.
-pub(crate) fn found(look: &LookSpec, reply: &Reply) -> Found {
+pub(crate) fn found(look: &LookSpec, reply: &Reply, veil: &Veil) -> Found {
     if has(&look.nothing, reply.status) {
         return Found::Nothing;
     }
@@ -97,20 +104,20 @@ pub(crate) fn found(look: &LookSpec, reply: &Reply) -> Found {
     if let Some(pointer) = &look.status {
         match at(reply.body.as_ref(), Some(pointer)) {
             None => return Found::Unsure,
-            Some(status) if look.refused.iter().any(|value| **value == *status) => {
-                return Found::Refused(words(&format!("the service said of it: {status}")));
+            Some(status) if look.refused.contains(&status) => {
+                return Found::Refused(veil.words(&format!("the service said of it: {status}")));
             }
             Some(_) => {}
         }
     }
-    Found::Accepted(at(reply.body.as_ref(), look.message_id.as_deref()))
+    Found::Accepted(at(reply.body.as_ref(), look.message_id.as_deref()).map(|id| veil.words(&id)))
 }
 
 /// A text, a number or a truth at a place.
-fn at(value: Option<&Value>, pointer: Option<&str>) -> Option<Text> {
+fn at(value: Option<&Value>, pointer: Option<&str>) -> Option<String> {
     match value?.pointer(pointer?)? {
-        Value::String(text) => Some(words(text)),
-        other @ (Value::Number(_) | Value::Bool(_)) => Some(other.to_string().into()),
+        Value::String(text) => Some(text.trim().to_owned()),
+        other @ (Value::Number(_) | Value::Bool(_)) => Some(other.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }

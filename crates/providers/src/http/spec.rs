@@ -83,6 +83,14 @@ pub enum AuthSpec {
 }
 
 impl AuthSpec {
+    /// Whom a password belongs to.
+    pub(crate) fn user(&self) -> Option<&str> {
+        match self {
+            Self::Basic { user, .. } => Some(user),
+            Self::Bearer(_) | Self::Header { .. } => None,
+        }
+    }
+
     pub(crate) fn secret(&self) -> &SecretRef {
         match self {
             Self::Bearer(secret) => secret,
@@ -102,7 +110,8 @@ pub struct AnswersSpec {
     /// The key was taken before, which is as good. Only for a service that takes each key once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub duplicate: Vec<StatusMatch>,
-    /// Nothing is taken now, for as long as `Retry-After` says: 425, 429, and 503 if it says how long.
+    /// Nothing is taken now, for as long as `Retry-After` says: 425, 429, and 503 if it says how long; and 401, 403 and 407,
+    /// which are about who we are and not about the item.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub busy: Vec<StatusMatch>,
     /// The item was surely not taken, and may be another time.

@@ -83,6 +83,8 @@ impl AnswersSpec {
         }
         match status {
             200..=299 => Meaning::Accepted,
+            // Who sends is not let in: that says nothing of whom it is for.
+            401 | 403 | 407 => Meaning::Busy,
             425 | 429 => Meaning::Busy,
             503 if says_when => Meaning::Busy,
             408 => Meaning::Unknown,
@@ -115,8 +117,8 @@ mod tests {
         let answers = AnswersSpec::default();
         for (statuses, meaning) in [
             (&[200, 201, 202, 204, 299][..], Meaning::Accepted),
-            (&[425, 429], Meaning::Busy),
-            (&[301, 302, 307, 400, 401, 403, 404, 409, 410, 422, 499], Meaning::Refused),
+            (&[401, 403, 407, 425, 429], Meaning::Busy),
+            (&[301, 302, 307, 400, 404, 409, 410, 422, 499], Meaning::Refused),
             (&[100, 408, 500, 501, 502, 503, 504, 599], Meaning::Unknown),
         ] {
             statuses.iter().for_each(|status| assert_eq!(answers.meaning(*status, false), meaning, "{status}"));
@@ -127,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_is_said_goes_first() {
-        let answers = r#"{"duplicate":[409],"later":[500,"502-504"],"busy":[403],"unknown":[200],"refused":[503]}"#;
+        let answers = r#"{"duplicate":[409],"later":[500,"502-504"],"busy":[404],"unknown":[200],"refused":[503]}"#;
         let answers: AnswersSpec = serde_json::from_str(answers).unwrap();
         assert_eq!(answers.check(true), Ok(()));
         for (status, meaning) in [
@@ -135,7 +137,7 @@ mod tests {
             (500, Meaning::Later),
             (501, Meaning::Unknown),
             (503, Meaning::Later),
-            (403, Meaning::Busy),
+            (404, Meaning::Busy),
             (200, Meaning::Unknown),
             (201, Meaning::Accepted),
         ] {

@@ -166,14 +166,16 @@ async fn statuses_mean_what_http_says_or_what_the_document_says() {
         (502, "unknown", "later"),
         (503, "unknown", "busy"),
         (504, "unknown", "unknown"),
-        (401, "refused", "busy"),
+        (401, "busy", "refused"),
+        (403, "busy", "busy"),
+        (407, "busy", "busy"),
     ] {
         let header = json!({ "x-status": status.to_string() });
         let answer = send(&provider(&url, &json!({ "headers": header }))).await;
         assert_eq!(kind(&answer), plain, "{status}: {answer:?}");
         let more = json!({
             "headers": header, "idempotency_header": "Key", "takes_keys_once": true,
-            "answers": { "duplicate": [409], "later": [500, 502], "busy": [401, 503] },
+            "answers": { "duplicate": [409], "later": [500, 502], "busy": [503], "refused": [401] },
         });
         let answer = send(&provider(&url, &more)).await;
         assert_eq!(kind(&answer), mapped, "{status}: {answer:?}");
@@ -195,6 +197,28 @@ async fn a_busy_service_says_for_how_long() {
         let answer = send(&provider(&url, &more)).await;
         assert_eq!(answer, Answer::Busy("the service answered 429: slow down".into(), ms));
     }
+}
+
+#[tokio::test]
+async fn a_service_that_repeats_our_secret_is_not_quoted() {
+    let echo = json!({ "why": "bad login shop:hunter2 (Basic c2hvcDpodW50ZXIy)", "id": "hunter2", "state": "no hunter2",
+        "results": [{ "ref": "ab12", "state": "no hunter2", "why": "hunter2" }] });
+    let status = |heard: &Heard| heard.headers["x-status"].parse().unwrap();
+    let (_service, url) = Service::start(move |heard| reply(status(heard), echo.to_string())).await;
+    let basic = json!({ "basic": { "user": "shop", "password": { "secret": "API" } } });
+    for (status, auth) in [(200, &basic), (401, &basic), (400, &json!({ "bearer": { "secret": "API" } }))] {
+        let headers = json!({ "x-status": status.to_string() });
+        let more = json!({ "headers": headers, "auth": auth, "answers": { "error": "/why", "message_id": "/id" } });
+        let said = format!("{:?}", send(&provider(&url, &more)).await);
+        let is_covered = !said.contains("hunter2") && (status == 400 || !said.contains("c2hvcDpodW50ZXIy"));
+        assert!(is_covered && said.contains("(secret)"), "{said}");
+    }
+    let entries = json!({ "max": 1, "items": "/results", "id": "/ref", "status": "/state", "error": "/why",
+        "refused": ["no hunter2"] });
+    let look = json!({ "url": format!("{url}/x"), "found": "/id", "status": "/state", "refused": ["no hunter2"] });
+    let more = json!({ "headers": { "x-status": "200" }, "auth": basic, "batch": entries, "look": look, "body": "[]" });
+    let said = send_batch(&provider(&url, &more), &["ab12"]).await;
+    assert_eq!(said, [Answer::Refused("the service said of it: no (secret): (secret)".into())]);
 }
 
 #[tokio::test]
@@ -408,6 +432,10 @@ fn what_is_wrong_in_a_document_is_said() {
         (json!({ "takes_keys_once": true }), "the key is not sent"),
         (json!({ "answers": { "duplicate": [409] } }), "takes_keys_once"),
         (json!({ "answers": { "later": ["5xx"] } }), "is not a status"),
+        (json!({ "headers": { "authorization": "Bearer hunter2" } }), "put it into `auth`, by a secret"),
+        (json!({ "headers": { "Proxy-Authorization": "hunter2" } }), "put it into `auth`, by a secret"),
+        (json!({ "headers": { "X-API-Key": "hunter2" } }), "put it into `auth`, by a secret"),
+        (json!({ "headers": { "Cookie": "a=hunter2" } }), "put it into `auth`, by a secret"),
         (json!({ "answers": { "message_id": "id" } }), "is not a JSON pointer"),
         (batch(json!({ "max": 0 })), "from 1 to 100"),
         (batch(json!({ "max": 101 })), "from 1 to 100"),
@@ -416,11 +444,14 @@ fn what_is_wrong_in_a_document_is_said() {
         (json!({ "look": { "url": "https://api.example.org/{{ key }}" } }), "when nothing is known"),
     ] {
         let words = refused(&more);
-        assert!(words.contains(said), "{more}: {words}");
+        assert!(words.contains(said) && !words.contains("hunter2"), "{more}: {words}");
     }
     let mut keyed = batch(json!({}));
     keyed["idempotency_header"] = json!("Key");
     assert!(refused(&keyed).contains("a batch has many"));
+    let mut named = batch(json!({}));
+    named["answers"] = json!({ "message_id": "/id" });
+    assert!(refused(&named).contains("put message_id into batch"));
     for more in [
         json!({ "retries": 3 }),
         json!({ "auth": { "bearer": "hunter2" } }),

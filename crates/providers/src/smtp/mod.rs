@@ -24,7 +24,7 @@ use url::{Host, Url};
 
 use crate::limits::Limits;
 use crate::parcel::{Parcel, unfit};
-use crate::secret::{SecretRef, Secrets};
+use crate::secret::{SecretRef, Secrets, Veil};
 use crate::smtp::connect::{Connector, Pool};
 use crate::smtp::mail::{Envelope, Letterhead};
 use crate::smtp::talk::Talk;
@@ -131,6 +131,8 @@ impl SmtpSpec {
         let url = self.checked_url()?;
         let host = url.host().ok_or("the URL names no host")?;
         let letterhead = self.letterhead()?;
+        let credentials = self.credentials(secrets)?;
+        let veil = credentials.as_ref().map(|it| Veil::over(&it.password, Some(&it.user))).unwrap_or_default();
         let connector = Connector {
             server: (bare(&host), port(&url)),
             is_wrapped: url.scheme() == "smtps",
@@ -138,12 +140,13 @@ impl SmtpSpec {
             starttls_with: connect::starttls(&bare(&host), self.ca_file.as_deref())?,
             wrap_with: connect::wrapping(&bare(&host), self.ca_file.as_deref())?,
             hello: connect::hello(letterhead.domain()),
-            credentials: self.credentials(secrets)?,
+            credentials,
         };
         connector.check_plaintext(&host, self.allow_plaintext)?;
         Ok(Smtp {
             name: name.to_owned(),
             letterhead,
+            veil,
             pool: Pool::new(connector, Duration::from_millis(self.idle_ms), self.connections),
             room: Arc::new(Semaphore::new(self.connections)),
             free: Semaphore::new(self.connections),
@@ -198,6 +201,8 @@ pub(crate) struct Smtp {
     name: String,
     letterhead: Letterhead,
     pool: Pool,
+    /// What nobody is to read in what the server says.
+    veil: Veil,
     /// Taken by whoever reserves.
     room: Arc<Semaphore>,
     /// Taken here, so that there are never more connections, whoever calls.
@@ -241,7 +246,7 @@ impl Smtp {
         // Counted from here: whoever has waited for long must not leave a message in doubt for want of time.
         match self.converse(&envelope, Instant::now() + self.timeout).await {
             Ok(()) => Answer::Accepted(Some(envelope.id.as_str().into())),
-            Err((phase, trouble)) => trouble::answer(phase, &trouble),
+            Err((phase, trouble)) => trouble::answer(phase, &trouble, &self.veil),
         }
     }
 

@@ -237,8 +237,10 @@ async fn a_password_is_sent_and_never_printed_and_a_wrong_one_refuses_nobody() {
     let commands = server.seen.lock().unwrap().commands.clone();
     // NUL shop NUL hunter2
     assert!(commands.contains(&"AUTH PLAIN AHNob3AAaHVudGVyMg==".to_owned()), "{commands:?}");
-    let server = Hostile::that(At::Auth, Act::Say("535 wrong password")).await;
-    assert_eq!(kind(&send(&provider(server.port, &login)).await), "busy");
+    let server = Hostile::that(At::Auth, Act::Say("535 wrong password hunter2 AHNob3AAaHVudGVyMg==")).await;
+    let answer = send(&provider(server.port, &login)).await;
+    assert_eq!(kind(&answer), "busy");
+    assert!(format!("{answer:?}").contains("wrong password (secret) (secret)"), "{answer:?}");
 }
 
 #[tokio::test]

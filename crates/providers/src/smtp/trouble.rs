@@ -4,7 +4,7 @@ use lettre::transport::smtp::Error;
 use lettre::transport::smtp::response::Code;
 use onward_dispatch::Answer;
 
-use crate::parcel::words;
+use crate::secret::Veil;
 
 /// How far a conversation had come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,10 +67,10 @@ fn number(code: Code) -> u16 {
 }
 
 /// What is answered for an item whose conversation ended so.
-pub(crate) fn answer(phase: Phase, trouble: &Trouble) -> Answer {
+pub(crate) fn answer(phase: Phase, trouble: &Trouble, veil: &Veil) -> Answer {
     use Phase::{Content, Data, Dot, Hello, Mail, Recipient};
     use Trouble::{Lacking, Late, Lost, Permanent, Temporary};
-    let told = words(&told(phase, trouble));
+    let told = veil.words(&told(phase, trouble));
     match (phase, trouble) {
         (Dot, Lost(_) | Late | Lacking(_)) => Answer::Unknown(told),
         (Dot, Temporary(..)) => Answer::Later(told),
@@ -117,10 +117,10 @@ fn during(phase: Phase) -> &'static str {
 mod tests {
     use onward_dispatch::Answer;
 
-    use super::{Phase, Trouble, answer};
+    use super::{Phase, Trouble, Veil, answer};
 
     fn kind(phase: Phase, trouble: &Trouble) -> &'static str {
-        match answer(phase, trouble) {
+        match answer(phase, trouble, &Veil::default()) {
             Answer::Accepted(_) => "accepted",
             Answer::Refused(_) => "refused",
             Answer::Later(_) => "later",
