@@ -26,8 +26,10 @@ const WITH_LINES: [&str; 2] = ["text", "html"];
 /// Parts of a mail that say who it is from.
 pub(crate) const MAILBOXES: [&str; 2] = ["from", "reply_to"];
 
-/// How one can unsubscribe.
-const WAYS_OUT: [&str; 3] = ["https://", "http://", "mailto:"];
+/// How one can unsubscribe: what programs for mail follow.
+const WAYS_OUT: [&str; 2] = ["https://", "mailto:"];
+/// Bytes of that, at most: it is a line of a header.
+const WAY_OUT_BYTES_MAX: usize = 900;
 
 /// Why there is nothing to send.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -113,8 +115,8 @@ impl Composer {
         if text.chars().any(|c| c.is_control() && c != '\t') {
             return Err("has control characters".to_owned());
         }
-        if part == UNSUBSCRIBE && !WAYS_OUT.iter().any(|way| text.trim_start().starts_with(way)) {
-            return Err(format!("begins with none of {}", WAYS_OUT.join(", ")));
+        if part == UNSUBSCRIBE {
+            is_way_out(text)?;
         }
         if self.channel == Channel::Email && MAILBOXES.contains(&part) {
             address::mailbox(text).map_err(|reason| format!("is no address: {reason}"))?;
@@ -127,6 +129,26 @@ impl Compose for Composer {
     fn compose(&self, recipient: &Recipient) -> Result<Message, String> {
         self.preview(recipient)
     }
+}
+
+/// Whether this can be the header of a mail that says how to unsubscribe.
+fn is_way_out(text: &str) -> Result<(), String> {
+    let begins = |way: &&&str| text.get(..way.len()).is_some_and(|start| start.eq_ignore_ascii_case(way));
+    let Some(way) = WAYS_OUT.iter().find(begins) else {
+        return Err(format!("has to begin with {}", WAYS_OUT.join(" or ")));
+    };
+    if text.len() == way.len() {
+        return Err("ends where it begins".to_owned());
+    }
+    if text.len() > WAY_OUT_BYTES_MAX {
+        return Err(format!("is longer than {WAY_OUT_BYTES_MAX} bytes"));
+    }
+    if text.chars().any(|c| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ',')) {
+        return Err(
+            "has spaces, control characters, commas, `<` or `>`: encode them, as in {{ id | urlencode }}".to_owned()
+        );
+    }
+    Ok(())
 }
 
 fn unfit(part: &str, Wrong { line, reason }: Wrong) -> Unfit {

@@ -78,9 +78,29 @@ fn templates_have_to_be_right() {
 
 #[test]
 fn whoever_cannot_unsubscribe_by_a_link_or_a_mail_is_sent_nothing() {
-    let list = over(&campaign_with(LETTER, "unsubscribe: 'javascript:alert(1)'"), "email,name\na@example.com,Ada\n");
-    let (pass, message) = found(&list, "template.renders").unwrap();
-    assert!(!pass && message.contains("https://"), "{message}");
+    let renders = |unsubscribe: &str| {
+        let campaign = campaign_with(LETTER, &format!("unsubscribe: '{unsubscribe}'"));
+        found(&over(&campaign, "email,name\na@example.com,Ada L\n"), "template.renders").unwrap()
+    };
+    for wrong in
+        ["javascript:alert(1)", "http://example.com/u", " https://example.com/u", "leave", "https://", "mailto:"]
+    {
+        let (pass, message) = renders(wrong);
+        assert!(!pass && message.contains("part `unsubscribe`"), "{wrong}: {message}");
+    }
+    assert!(renders("http://example.com/u").1.contains("has to begin with https:// or mailto:"));
+    for wrong in
+        ["https://example.com/{{ name }}", "https://example.com/<u>", "https://example.com/a,b", "mailto:<a@b.example>"]
+    {
+        let (pass, message) = renders(wrong);
+        assert!(!pass && message.contains("urlencode"), "{wrong}: {message}");
+    }
+    assert!(!renders(&format!("https://example.com/{}", "u".repeat(900))).0);
+    for fine in
+        ["https://example.com/{{ name | urlencode }}", "mailto:leave@example.com?subject=x", "HTTPS://example.com/u"]
+    {
+        assert_eq!(renders(fine), (true, "filled in for 1 recipients".into()), "{fine}");
+    }
 }
 
 #[test]
