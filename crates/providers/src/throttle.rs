@@ -184,9 +184,10 @@ impl State {
     }
 }
 
-/// A domain as it is compared.
+/// A domain as it is compared: a name of other letters and what mail makes of it (`xn--`) are the same.
 fn normal(domain: &str) -> String {
-    domain.trim().trim_end_matches('.').to_lowercase()
+    let domain = domain.trim().trim_end_matches('.');
+    idna::domain_to_ascii(domain).unwrap_or_else(|_| domain.to_lowercase())
 }
 
 impl Gate for Throttle {

@@ -83,6 +83,17 @@ fn a_domain_that_is_full_takes_nothing_from_the_provider() {
 }
 
 #[test]
+fn a_domain_is_the_same_however_a_document_writes_it() {
+    let overrides = [("Bücher.example".to_owned(), Rates { per_second: Some(2), ..Rates::default() })].into();
+    let throttle = Throttle::new(&Limits {
+        per_domain: Some(DomainLimits { overrides, ..DomainLimits::default() }),
+        ..Limits::default()
+    });
+    assert_eq!(throttle.take("a@xn--bcher-kva.example", at(0)), Ok(()));
+    assert_eq!(throttle.take("b@BÜCHER.example", at(0)), Err(Duration::from_millis(500)));
+}
+
+#[test]
 fn nodes_share_the_limits_and_each_has_some_of_them() {
     let throttle = Throttle::new(&Limits { burst: Some(4), ..per_second(10) });
     throttle.share(NonZeroU32::new(2));
