@@ -11,9 +11,12 @@ use crate::campaign::{BadRows, Campaign, UNSUBSCRIBE};
 use crate::compose::{Composer, Unfit};
 use crate::repeats::{Repeated, Repeats};
 use crate::sample::Sample;
+use crate::zone;
 
 /// The first recipients are all tried, and then one of so many.
 const TRIED: u64 = 1_000;
+/// Characters of a time zone that are shown.
+const ZONE_CHARS_MAX: usize = 60;
 const DAY_US: i64 = 24 * 3_600 * 1_000_000;
 
 /// Something that has to be right.
@@ -76,8 +79,10 @@ pub struct Checker<'a> {
     first_unfit: Option<String>,
     /// What the first of the others is sent.
     sample: Option<Sample>,
-    /// How many say in which time zone they are.
+    /// How many say in which time zone they are; how many name one that there is not, and the first of those.
     zoned: u64,
+    lost: u64,
+    first_lost: Option<String>,
     repeats: Repeats,
 }
 
@@ -95,6 +100,8 @@ impl<'a> Checker<'a> {
             first_unfit: None,
             sample: None,
             zoned: 0,
+            lost: 0,
+            first_lost: None,
             repeats: Repeats::default(),
         }
     }
@@ -104,8 +111,7 @@ impl<'a> Checker<'a> {
         let place = self.report.good;
         self.report.count_good();
         self.repeats.add(recipient);
-        let zone = self.zone_field().and_then(|field| recipient.data.get(field)?.as_str());
-        self.zoned += u64::from(zone.is_some_and(|zone| !zone.is_empty()));
+        self.look_at_zone(recipient);
         if (place < TRIED || place.is_multiple_of(TRIED))
             && let Ok(composer) = &self.composer
         {
@@ -117,6 +123,18 @@ impl<'a> Checker<'a> {
                     self.first_unfit.get_or_insert_with(|| format!("{unfit} (recipient `{}`)", recipient.id));
                 }
             }
+        }
+    }
+
+    fn look_at_zone(&mut self, recipient: &Recipient) {
+        let zone = self.zone_field().and_then(|field| recipient.data.get(field)?.as_str());
+        match zone.filter(|zone| !zone.is_empty()) {
+            Some(zone) if zone::find(zone).is_some() => self.zoned += 1,
+            Some(zone) => {
+                self.lost += 1;
+                self.first_lost.get_or_insert_with(|| zone.chars().take(ZONE_CHARS_MAX).collect());
+            }
+            None => {}
         }
     }
 
@@ -161,7 +179,7 @@ impl<'a> Checker<'a> {
         }
         list.push(Prerequisite::of("schedule", schedule(self.campaign, self.now)));
         if let Some(field) = self.zone_field().filter(|_| self.report.good > 0) {
-            list.push(Prerequisite::of("schedule.zones", zones(field, self.zoned, self.report.good)));
+            list.push(Prerequisite::of("schedule.zones", self.zones(field)));
         }
         list
     }
@@ -169,6 +187,22 @@ impl<'a> Checker<'a> {
     /// The field that says in which time zone a recipient is.
     fn zone_field(&self) -> Option<&'a str> {
         self.campaign.schedule.quiet.as_ref()?.zone_field()
+    }
+
+    /// A field that nobody has is misspelt, and everybody would be reached by the clock of the campaign.
+    fn zones(&self, field: &str) -> Result<String, String> {
+        let (zoned, all) = (self.zoned, self.report.good);
+        let lost = self.first_lost.as_ref().map(|first| {
+            format!("{} name one that there is not, and go by the clock of the campaign, such as `{first}`", self.lost)
+        });
+        match (zoned, lost) {
+            (0, None) => Err(format!("quiet hours go by `{field}`, and nobody has that")),
+            (0, Some(lost)) => Err(format!("nobody has a time zone in `{field}` that there is; {lost}")),
+            (_, lost) => {
+                let lost = lost.map(|lost| format!("; {lost}")).unwrap_or_default();
+                Ok(format!("{zoned} of {all} say in which time zone they are{lost}"))
+            }
+        }
     }
 
     fn renders(&self) -> Result<String, String> {
@@ -203,14 +237,6 @@ fn unsubscribe(campaign: &Campaign) -> &'static str {
         "recipients can unsubscribe"
     } else {
         "no way to unsubscribe is given: large mail services want one, and many laws do"
-    }
-}
-
-/// A field that nobody has is misspelt, and everybody would be reached by the clock of the campaign.
-fn zones(field: &str, zoned: u64, all: u64) -> Result<String, String> {
-    match zoned {
-        0 => Err(format!("quiet hours go by `{field}`, and nobody has that")),
-        _ => Ok(format!("{zoned} of {all} say in which time zone they are")),
     }
 }
 

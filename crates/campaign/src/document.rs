@@ -36,7 +36,7 @@ impl Campaign {
     /// Reads the text of a campaign file; `open` reads a file that it names.
     pub fn parse(text: &str, open: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Error> {
         let draft: Campaign<Part> =
-            serde_saphyr::from_str_with_options(text, options()).map_err(|error| syntax(&error))?;
+            serde_saphyr::from_str_with_options(text, options()).map_err(|error| syntax(&error, text))?;
         let campaign = draft.with_files(open)?;
         campaign.validate()?;
         Ok(campaign)
@@ -186,14 +186,45 @@ fn options() -> serde_saphyr::Options {
     options
 }
 
-fn syntax(error: &serde_saphyr::Error) -> Error {
+fn syntax(error: &serde_saphyr::Error, text: &str) -> Error {
     let place = error.location();
     let (line, column) = place.map_or((1, 1), |place| (place.line(), place.column()));
     let error = error.without_snippet();
-    let message = words(error).unwrap_or_else(|| error.to_string());
-    // Where it is stands before it already.
-    let message = message.strip_suffix(&format!(" at line {line}, column {column}")).unwrap_or(&message).to_owned();
+    if is_template(text, line, column) {
+        return Error::Syntax { line, column, message: "write templates in quotes: \"{{ name }}\"".to_owned() };
+    }
+    let message = words(error).unwrap_or_else(|| {
+        let said = error.to_string();
+        // Where it is stands before it already.
+        plain(said.strip_suffix(&format!(" at line {line}, column {column}")).unwrap_or(&said))
+    });
     Error::Syntax { line, column, message }
+}
+
+/// Whether a template begins at this place, or one character before: without quotes YAML takes its braces for its own.
+fn is_template(text: &str, line: u64, column: u64) -> bool {
+    let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let line = text.lines().nth(place(line.saturating_sub(1))).unwrap_or_default();
+    let starts = |from: u64| {
+        let begin: String = line.chars().skip(place(from)).take(2).collect();
+        begin == "{{" || begin == "{%"
+    };
+    starts(column.saturating_sub(1)) || starts(column.saturating_sub(2))
+}
+
+/// What the parser says, without words that only programs have.
+fn plain(said: &str) -> String {
+    let has_to_be = |what: &str| format!("this has to be {what}");
+    if let Some(field) = said.strip_prefix("missing field ") {
+        return format!("{field} has to be there");
+    }
+    match (said, said.split_once(", expected ")) {
+        ("expected string scalar", _) => has_to_be("one value: a text or a number"),
+        ("expected mapping start", _) => has_to_be("fields with their values, such as `name: value`"),
+        (_, Some((found, expected))) if found.starts_with("invalid type: ") => has_to_be(expected),
+        (_, Some((found, expected))) if found.starts_with("unknown variant ") => has_to_be(expected),
+        _ => said.to_owned(),
+    }
 }
 
 /// What is wrong, in words of those who write campaigns; where those of the parser are not.

@@ -62,7 +62,7 @@ impl<R: Read> Objects<R> {
 }
 
 fn recipient(text: &[u8], fields: &Fields, channel: Channel) -> Result<Recipient, String> {
-    let Object(mut data) = serde_json::from_slice(text).map_err(|error| format!("this is no JSON object: {error}"))?;
+    let Object(mut data) = serde_json::from_slice(text).map_err(|error| refused(&error))?;
     let address = data.remove(&fields.address).ok_or_else(|| format!("there is no `{}`", fields.address))?;
     let address = word(&fields.address, address)?;
     let id = match &fields.id {
@@ -75,12 +75,21 @@ fn recipient(text: &[u8], fields: &Fields, channel: Channel) -> Result<Recipient
     row::recipient(id.as_deref(), &address, channel, data)
 }
 
+/// Why a line is no object. It is always the first line of itself, so only the column is worth saying.
+fn refused(error: &serde_json::Error) -> String {
+    let (said, column) = (error.to_string(), error.column());
+    match said.strip_suffix(&format!(" at line {} column {column}", error.line())) {
+        Some(what) if column > 0 => format!("this is no JSON object: {what}, column {column}"),
+        what => format!("this is no JSON object: {}", what.unwrap_or(&said)),
+    }
+}
+
 /// A text, or a number that is meant as one.
 fn word(field: &str, value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),
         Value::Number(number) if !number.is_f64() => Ok(number.to_string()),
-        _ => Err(format!("`{field}` has to be a text")),
+        _ => Err(format!("`{field}` has to be a text or a whole number")),
     }
 }
 

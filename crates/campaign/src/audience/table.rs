@@ -22,7 +22,7 @@ pub(super) struct Table<R> {
 
 impl<R: Read> Table<R> {
     pub(super) fn open(reader: R, delimiter: u8, fields: &Fields, channel: Channel) -> Result<Self, Unreadable> {
-        let bounded = Bounded { inner: reader, left: ROW_BYTES_MAX, quotes: Quotes::new(delimiter) };
+        let bounded = Bounded { inner: reader, left: ROW_BYTES_MAX, row: 1, quotes: Quotes::new(delimiter) };
         // Rows of another length are for us to refuse: to the reader they would be errors like any other.
         let mut builder = csv::ReaderBuilder::new();
         let mut reader = builder.delimiter(delimiter).flexible(true).has_headers(false).from_reader(bounded);
@@ -33,7 +33,7 @@ impl<R: Read> Table<R> {
         let columns = columns(&record)?;
         let place = |name: &str| columns.iter().position(|column| column == name);
         let needed = |name: &str| {
-            let lacking = || format!("there is no column `{name}` among {}", shown(&columns));
+            let lacking = || format!("there is no column `{name}` among {}{}", shown(&columns), hint(&columns));
             place(name).ok_or_else(|| Unreadable::Header(lacking()))
         };
         let address = needed(&fields.address)?;
@@ -48,7 +48,9 @@ impl<R: Read> Table<R> {
         if self.has_ended {
             return None;
         }
-        self.reader.get_mut().left = ROW_BYTES_MAX;
+        let row = self.reader.position().line();
+        let bounded = self.reader.get_mut();
+        (bounded.left, bounded.row) = (ROW_BYTES_MAX, row);
         match self.reader.read_byte_record(&mut self.record) {
             Ok(true) => {
                 let row = self.row();
@@ -110,6 +112,13 @@ fn shown(columns: &[String]) -> String {
     names.join(", ").chars().take(400).collect()
 }
 
+/// What is perhaps between the values, where all names are one.
+fn hint(columns: &[String]) -> String {
+    let [only] = columns else { return String::new() };
+    let between = [';', '\t', '|', ','].into_iter().find(|c| only.contains(*c));
+    between.map(|c| format!("; perhaps `delimiter: \"{}\"`", c.escape_default())).unwrap_or_default()
+}
+
 fn cause(error: csv::Error) -> io::Error {
     let text = error.to_string();
     match error.into_kind() {
@@ -123,13 +132,16 @@ fn cause(error: csv::Error) -> io::Error {
 struct Bounded<R> {
     inner: R,
     left: usize,
+    /// The line where the row begins.
+    row: u64,
     quotes: Quotes,
 }
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.left == 0 {
-            let what = format!("a row is longer than {ROW_BYTES_MAX} bytes; perhaps a quote is not closed");
+            let (row, max) = (self.row, ROW_BYTES_MAX);
+            let what = format!("line {row}: a row is longer than {max} bytes; perhaps a quote is not closed");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let read = self.inner.read(buffer)?;

@@ -85,6 +85,8 @@ fn a_table_without_the_columns_that_are_needed_is_refused() {
     for (bytes, words) in [
         (&b""[..], "empty"),
         (b"id,name\n", "no column `email` among `id`, `name`"),
+        (b"mail;name\n", "no column `email` among `mail;name`; perhaps `delimiter: \";\"`"),
+        (b"email;name\n", "perhaps `delimiter: \";\"`"),
         (b"email,name,name\n", "two columns `name`"),
         (b"email,\xff\n", "not UTF-8"),
     ] {
@@ -127,6 +129,9 @@ fn lines_that_are_no_objects_are_bad_rows() {
     let (good, bad) = found(Format::Jsonl, &text);
     assert_eq!(ids(&good), ["8"]);
     assert_eq!(bad.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(bad[1].1, "this is no JSON object: EOF while parsing an object, column 24");
+    assert!(bad.iter().all(|(_, reason)| !reason.contains(" line ")), "the line is said once: {bad:?}");
+    assert_eq!(bad[6].1, "`id` has to be a text or a whole number");
 }
 
 #[test]
@@ -153,7 +158,9 @@ fn a_quote_that_is_not_closed_ends_the_reading_and_says_so() {
     let rows: Vec<_> = read(text, Format::Csv, &by_email(), Channel::Email).unwrap().take(9).collect();
     assert_eq!(rows.len(), 2);
     assert!(rows[0].is_ok());
-    assert!(matches!(&rows[1], Err(Trouble::End(error)) if error.to_string().contains(&ROW_BYTES_MAX.to_string())));
+    let Err(end) = &rows[1] else { panic!("{rows:?}") };
+    let words = format!("line 3: a row is longer than {ROW_BYTES_MAX} bytes; perhaps a quote is not closed");
+    assert!(matches!(end, Trouble::End(_)) && end.to_string().ends_with(&words), "{end}");
     let endless = read(io::repeat(b'x'), Format::Csv, &by_email(), Channel::Email);
     assert!(matches!(endless.err().unwrap(), Unreadable::Read(_)));
 }

@@ -112,6 +112,16 @@ fn a_field_for_time_zones_that_nobody_has_is_found_and_quiet_hours_are_told() {
     };
     let (pass, message) = found(&quiet("zone"), "schedule.zones").unwrap();
     assert!(pass && message.starts_with("1 of 2 say"), "{message}");
+    let (pass, message) = found(&quiet("name"), "schedule.zones").unwrap();
+    assert!(!pass && message.contains("2 name one that there is not") && message.contains("`Ada`"), "{message}");
+    let mars =
+        campaign_with(LETTER, "schedule: { quiet: { from: '00:00', until: '23:59', zone: UTC, zone_field: zone } }");
+    let text = "email,name,zone\na@example.com,Ada,Europe/Berlin\nb@example.com,Bo,Mars/Base\n";
+    let (pass, message) = found(&over(&mars, text), "schedule.zones").unwrap();
+    assert!(
+        pass && message.starts_with("1 of 2 say") && message.contains("1 name one") && message.contains("`Mars/Base`"),
+        "{message}"
+    );
     let (pass, message) = found(&quiet("zones"), "schedule.zones").unwrap();
     assert!(!pass && message.contains("`zones`"), "{message}");
     let (pass, message) = found(&quiet("zone"), "schedule").unwrap();

@@ -126,6 +126,24 @@ fn a_mistake_is_told_in_words_of_those_who_write_campaigns() {
     ] {
         assert_eq!(refused(&text_with(LETTER, rest)), words);
     }
+    for (template, words) in [
+        ("\n  text: {{ name }}", "line 6, column 10: write templates in quotes: \"{{ name }}\""),
+        ("{ text: {{ name }} }", "line 5, column 20: write templates in quotes: \"{{ name }}\""),
+        ("\n  text: {% if a %}x{% endif %}", "line 6, column 10: write templates in quotes: \"{{ name }}\""),
+        ("hello", "line 5, column 11: this has to be fields with their values, such as `name: value`"),
+        ("{ text: [1] }", "line 5, column 13: this has to be a text, or `file:` and the name of a file"),
+    ] {
+        assert_eq!(refused(&text_with(template, "")), words);
+    }
+    for (audience, words) in [
+        ("{ file: [a] }", "line 4, column 19: this has to be one value: a text or a number"),
+        ("{ file: a.csv, format: xls }", "line 4, column 34: this has to be one of csv, tsv, jsonl, ndjson"),
+        ("{ }", "line 4, column 11: `file` has to be there"),
+    ] {
+        assert_eq!(refused(&text_with(LETTER, "").replace("{ file: people.csv }", audience)), words);
+    }
+    let provider = refused(&text_with(LETTER, "").replace("mailer", "[a]"));
+    assert!(provider.ends_with("this has to be the name of a provider, or its definition"), "{provider}");
     let deep = format!("{{ smtp: {}{} }}", "[".repeat(60), "]".repeat(60));
     let deep = refused(&text_with(LETTER, "").replace("mailer", &deep));
     assert!(deep.ends_with("this is more, or nested more deeply, than a campaign file can be"), "{deep}");
