@@ -97,7 +97,9 @@ impl Caller {
             return Answer::Unfit(words(&told));
         }
         if cause.is_connect() {
-            return Answer::Later(words(&format!("the service cannot be reached: {told}")));
+            let host = cause.url().and_then(|url| Some(format!("{}:{}", url.host()?, url.port_or_known_default()?)));
+            let host = host.as_deref().unwrap_or("the service");
+            return Answer::Later(words(&format!("could not connect to {host}: {told}")));
         }
         let what = if cause.is_timeout() { "the service did not answer in time" } else { "the connection was lost" };
         Answer::Unknown(words(&format!("{what}, it may have taken the item: {told}")))

@@ -275,6 +275,8 @@ async fn a_service_that_cannot_be_connected_to_has_taken_nothing() {
     drop(listener);
     let answer = send(&provider(&url, &json!({}))).await;
     assert_eq!(kind(&answer), "later", "{answer:?}");
+    let host = url.trim_start_matches("http://");
+    assert!(format!("{answer:?}").contains(&format!("could not connect to {host}: ")), "{answer:?}");
 }
 
 #[tokio::test]

@@ -53,7 +53,10 @@ impl Connector {
     async fn connect(&self) -> Result<AsyncSmtpConnection, Trouble> {
         let server = (self.server.0.as_str(), self.server.1);
         let lost = |cause: std::io::Error| Trouble::Lost(cause.to_string());
-        let stream = TcpStream::connect(server).await.map_err(lost)?;
+        let unreached = |cause: std::io::Error| {
+            Trouble::Unreached(format!("could not connect to {}:{}: {cause}", server.0, server.1))
+        };
+        let stream = TcpStream::connect(server).await.map_err(unreached)?;
         // The end of a message is a write of its own, which would wait until the server has confirmed the one before.
         stream.set_nodelay(true).map_err(lost)?;
         let stream: Box<dyn AsyncTokioStream> =

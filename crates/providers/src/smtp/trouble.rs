@@ -32,6 +32,8 @@ pub(crate) enum Trouble {
     Permanent(u16, String),
     /// The connection was lost, or what came was not understood.
     Lost(String),
+    /// There was no connection.
+    Unreached(String),
     /// There was no answer in time.
     Late,
     /// The server does not offer what is needed.
@@ -44,7 +46,7 @@ impl Trouble {
     pub(crate) fn leaves_connection(&self, phase: Phase) -> bool {
         match self {
             _ if matches!(phase, Phase::Content | Phase::Dot) => false,
-            Self::Temporary(421, _) | Self::Lost(_) | Self::Late => false,
+            Self::Temporary(421, _) | Self::Lost(_) | Self::Unreached(_) | Self::Late => false,
             Self::Temporary(..) | Self::Permanent(..) | Self::Lacking(_) => true,
         }
     }
@@ -69,10 +71,10 @@ fn number(code: Code) -> u16 {
 /// What is answered for an item whose conversation ended so.
 pub(crate) fn answer(phase: Phase, trouble: &Trouble, veil: &Veil) -> Answer {
     use Phase::{Content, Data, Dot, Hello, Mail, Recipient};
-    use Trouble::{Lacking, Late, Lost, Permanent, Temporary};
+    use Trouble::{Lacking, Late, Lost, Permanent, Temporary, Unreached};
     let told = veil.words(&told(phase, trouble));
     match (phase, trouble) {
-        (Dot, Lost(_) | Late | Lacking(_)) => Answer::Unknown(told),
+        (Dot, Lost(_) | Unreached(_) | Late | Lacking(_)) => Answer::Unknown(told),
         (Dot, Temporary(..)) => Answer::Later(told),
         // The server talks of itself, not of the message.
         (_, Temporary(421, _)) => Answer::Busy(told, None),
@@ -80,7 +82,7 @@ pub(crate) fn answer(phase: Phase, trouble: &Trouble, veil: &Veil) -> Answer {
         // Whoever refuses us, or our password, has refused no message.
         (Hello, Permanent(..) | Lacking(_)) => Answer::Busy(told, None),
         (Recipient | Data | Content, Temporary(..)) => Answer::Later(told),
-        (_, Lost(_) | Late) => Answer::Later(told),
+        (_, Lost(_) | Unreached(_) | Late) => Answer::Later(told),
         (_, Permanent(..) | Lacking(_)) => Answer::Refused(told),
     }
 }
@@ -99,6 +101,7 @@ fn told(phase: Phase, trouble: &Trouble) -> String {
             format!("the server said {when}: {code} {said}")
         }
         Trouble::Lost(why) => format!("the connection was lost {}: {why}", during(phase)),
+        Trouble::Unreached(why) => why.clone(),
         Trouble::Late => format!("the server did not answer in time {}", during(phase)),
         Trouble::Lacking(what) => what.clone(),
     }
@@ -139,15 +142,16 @@ mod tests {
             Trouble::Permanent(550, "no".to_owned()),
             Trouble::Lost("reset".to_owned()),
             Trouble::Late,
+            Trouble::Unreached("could not connect".to_owned()),
             Trouble::Lacking("no STARTTLS".to_owned()),
         ];
         let table = [
-            (Hello, ["busy", "busy", "busy", "later", "later", "busy"]),
-            (Mail, ["busy", "busy", "refused", "later", "later", "refused"]),
-            (Recipient, ["busy", "later", "refused", "later", "later", "refused"]),
-            (Data, ["busy", "later", "refused", "later", "later", "refused"]),
-            (Content, ["busy", "later", "refused", "later", "later", "refused"]),
-            (Dot, ["later", "later", "refused", "unknown", "unknown", "unknown"]),
+            (Hello, ["busy", "busy", "busy", "later", "later", "later", "busy"]),
+            (Mail, ["busy", "busy", "refused", "later", "later", "later", "refused"]),
+            (Recipient, ["busy", "later", "refused", "later", "later", "later", "refused"]),
+            (Data, ["busy", "later", "refused", "later", "later", "later", "refused"]),
+            (Content, ["busy", "later", "refused", "later", "later", "later", "refused"]),
+            (Dot, ["later", "later", "refused", "unknown", "unknown", "unknown", "unknown"]),
         ];
         for (phase, row) in table {
             let found: Vec<&str> = troubles.iter().map(|trouble| kind(phase, trouble)).collect();
