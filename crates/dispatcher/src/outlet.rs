@@ -51,11 +51,6 @@ pub trait Provider: Send + Sync + 'static {
     /// Delivers, and tells what became of each item by its id. What it says nothing of is in doubt.
     async fn deliver(&self, batch: Vec<Reservation>) -> Vec<(Text, Answer)>;
 
-    /// How many items it can be called for at a time by this process. Whoever reserves takes that much room before, so that what waits for its turn is not reserved.
-    fn room(&self) -> Option<Arc<Semaphore>> {
-        None
-    }
-
     /// What it knows of a key.
     async fn look(&self, _key: &str) -> Found {
         Found::Unsure

@@ -214,7 +214,11 @@ pub(super) fn pick<T>(
 
 fn read(path: &Path) -> anyhow::Result<File> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    toml::from_str(&text).with_context(|| format!("{} makes no sense", path.display()))
+    toml::from_str(&text).map_err(|error: toml::de::Error| {
+        // The line itself may have a password in it.
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        anyhow::anyhow!("line {line}: {}", error.message()).context(format!("{} makes no sense", path.display()))
+    })
 }
 
 fn listed(text: &str) -> Vec<String> {
