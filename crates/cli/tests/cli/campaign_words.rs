@@ -180,3 +180,19 @@ fn a_server_says_at_its_start_which_providers_have_no_secret() {
     assert_eq!(warnings.len(), 1, "{said:?}");
     assert!(warnings[0].contains("provider mailer: ") && warnings[0].contains("NOT_THERE"), "{warnings:?}");
 }
+
+#[test]
+fn a_password_in_the_settings_is_refused_and_not_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("onward.toml");
+    for text in [
+        "[providers.mailer.smtp]\nurl = \"smtps://mail.example\"\nuser = \"shop\"\npassword = \"hunter2\"\n",
+        "\n[providers]\nmailer = { smtp = { url = \"smtps://mail.example\", user = \"shop\", password = \"hunter2\" } }\n",
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let shown = onward(&["config", "show", "--config", file.to_str().unwrap()]).output().unwrap();
+        let said = format!("{}{}", crate::text(&shown.stdout), crate::text(&shown.stderr));
+        assert!(shown.status.code() == Some(2) && said.contains("password"), "{said}");
+        assert!(said.contains("line ") && !said.contains("hunter2"), "{said}");
+    }
+}
