@@ -41,11 +41,15 @@ struct Doomed {
 impl Doomed {
     /// Begins to send a campaign to so many; stops where it says so.
     async fn begun(count: usize, reply: Reply, stop: Option<Side>) -> Self {
+        Self::begun_with(count, reply, stop, &[]).await
+    }
+
+    async fn begun_with(count: usize, reply: Reply, stop: Option<Side>, args: &[&str]) -> Self {
         let world = World::postgres(ONE_BY_ONE).await;
         world.provider.reply(move |_| reply.clone());
         let port = world.cluster.as_ref().unwrap().port();
         let valve = Valve::to(port);
-        let mut command = world.command(&valve.url(&world.url, port), &["--campaign-lanes", "1"]);
+        let mut command = world.command(&valve.url(&world.url, port), &[&["--campaign-lanes", "1"], args].concat());
         let node = world.node_by(&mut command);
         node.client();
         if let Some(side) = stop {
@@ -163,6 +167,29 @@ const TOGETHER: usize = 4;
 
 /// The same on SQLite, where the store is a part of the process: killed before syncs and in the middle of writes, from its start
 /// until the campaign is over.
+/// A process that lives on, and whose way to the database is cut just when it stores something. It finds out by itself what
+/// became of that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_was_cut_off_from_its_database_calls_everybody_once_and_is_sure_of_it() {
+    for (side, is_answer) in [(Side::Before, false), (Side::After, false), (Side::Before, true), (Side::After, true)] {
+        let (reply, stop) = if is_answer { (Reply::Held, None) } else { (Reply::Taken, Some(side)) };
+        let cut_off = Doomed::begun_with(3, reply, stop, &["--campaign-lease-ms", "60000"]).await;
+        if is_answer {
+            cut_off.world.provider.until_called(1).await;
+            cut_off.valve.stop_at(words(side), side);
+            cut_off.world.provider.let_go(3);
+        }
+        cut_off.valve.until_stopped().await;
+        cut_off.valve.cut();
+        cut_off.valve.go_on();
+        cut_off.world.provider.reply(|_| Reply::Taken);
+        let client = cut_off.node.client();
+        assert_eq!(until_over(&client, &cut_off.run).await, RunStatus::Completed, "{side:?} {is_answer}");
+        cut_off.world.provider.expect_once();
+        assert_eq!(cut_off.world.provider.count(), 3);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whichever_write_a_process_dies_in_nobody_is_called_twice_or_forgotten() {
     let mut doubts = Vec::new();

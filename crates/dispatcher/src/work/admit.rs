@@ -44,6 +44,8 @@ impl Work<'_> {
 
     /// Asks for room, and then who may be reached in it.
     async fn ask(&mut self, positions: &[usize], at_most: usize) -> Admission {
+        // Nobody may have been called in what there was.
+        self.room = None;
         let at_most = match self.outlet.provider.room() {
             None => at_most,
             Some(room) => match take(room, at_most, PUT_OFF.min(self.desk.lease / RENEWED)).await {
