@@ -188,6 +188,20 @@ pub struct AudiencePart {
     pub recipients: Vec<Recipient>,
 }
 
+/// What is to happen with those whom earlier runs of the same campaign have reached, or are to: by the name of the campaign and
+/// the ids of its recipients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Reached {
+    /// Nothing is deployed if there is one.
+    #[default]
+    Refuse,
+    /// The others are reached.
+    LeaveOut,
+    /// They are reached again.
+    Again,
+}
+
 /// A campaign to deploy.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -200,6 +214,9 @@ pub struct DeployCampaign {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 500)]
     pub key: Option<String>,
+    /// What is to happen with those whom earlier runs of the same campaign have reached; `refuse` unless told.
+    #[serde(default)]
+    pub reached: Reached,
     /// Who deploys it, for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
@@ -208,6 +225,7 @@ pub struct DeployCampaign {
 
 /// What a deployment came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct DeployedCampaign {
     /// The campaign run.
     pub run: String,
@@ -217,6 +235,9 @@ pub struct DeployedCampaign {
     pub items: u32,
     /// In so many jobs.
     pub jobs: u32,
+    /// Rows of the audience that were left out, because earlier runs have reached those people.
+    #[serde(default)]
+    pub left_out: u32,
     /// What was looked at before.
     #[serde(default)]
     pub prerequisites: Vec<Prerequisite>,

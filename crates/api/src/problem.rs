@@ -5,6 +5,8 @@ use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::campaign::Prerequisite;
+
 /// The media type of a problem.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -23,6 +25,9 @@ pub struct Problem {
     pub detail: String,
     /// What kind of problem it is; stable, for programs.
     pub code: Code,
+    /// Of a campaign that cannot be deployed: all that was looked at, and what did not pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prerequisites: Vec<Prerequisite>,
 }
 
 impl Problem {
@@ -30,7 +35,7 @@ impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let (status, title) = code.about();
         let r#type = format!("urn:onward:problem:{}", code.as_str());
-        Self { r#type, title: title.to_owned(), status, detail: detail.into(), code }
+        Self { r#type, title: title.to_owned(), status, detail: detail.into(), code, prerequisites: Vec::new() }
     }
 }
 
@@ -99,6 +104,8 @@ codes! {
     ExecutionOver "execution_over" 409 "the execution is over";
     /// The key has started something else.
     KeyTaken "key_taken" 409 "the key has started something else";
+    /// Earlier runs of the campaign have reached some of those whom another is to reach.
+    ReachedBefore "reached_before" 409 "earlier runs have reached them: `reached` says what to do (leaveOut, again)";
     /// Something else was changed at the same moment, or is not as expected.
     Conflict "conflict" 409 "something is not as expected";
     /// A task that is claimed by somebody else by now, or over.

@@ -1,11 +1,12 @@
 //! Those whom a campaign run is to reach, stored part by part: a job has one.
 
+use onward_dispatch::digest;
 use onward_journal::Text;
 use onward_store::tables::AudiencePart;
 use onward_store::{Commit, Error, Field as _, Key, Outcome, Records as _, Scan, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::campaigns::{Refused, Scope};
+use crate::campaigns::{Campaigns, Refused, Scope};
 use crate::entropy::Entropy;
 use crate::sweep::FRESH_MS;
 
@@ -36,6 +37,8 @@ pub struct Audience {
     pub id: Text,
     /// How many recipients each part has.
     pub parts: Vec<u32>,
+    /// Of all its parts: no other audience has the same.
+    pub digest: Text,
 }
 
 impl Audience {
@@ -44,11 +47,16 @@ impl Audience {
         self.parts.iter().sum()
     }
 
+    /// The numbers of its parts.
+    pub fn numbers(&self) -> std::ops::Range<u32> {
+        0..u32::try_from(self.parts.len()).unwrap_or(u32::MAX)
+    }
+
     /// An audience of this scope, part after part.
     pub(crate) async fn stored(store: &dyn Store, scope: &Scope, name: &str) -> Result<Self, Refused> {
         let id = scoped(scope, name);
         let mut scan = Scan::all::<AudiencePart>().equal(&id).limit(PARTS);
-        let mut parts = Vec::new();
+        let (mut parts, mut digest) = (Vec::new(), Text::from(""));
         let now = store.now().await?;
         loop {
             let page: Vec<(AudiencePart, u64)> = store.list(scan.clone()).await?;
@@ -63,14 +71,28 @@ impl Audience {
                     return Err(Refused::PartMissing(name.to_owned(), parts.len()));
                 }
                 parts.push(part.items);
+                digest = digest_with(&digest, &part.recipients);
             }
             match page.last() {
                 Some((last, _)) if page.len() == PARTS => scan = scan.after(last),
                 _ if parts.is_empty() => return Err(Refused::NoAudience(name.to_owned())),
-                _ => return Ok(Self { id, parts }),
+                _ => return Ok(Self { id, parts, digest }),
             }
         }
     }
+}
+
+impl Campaigns {
+    /// The recipients of a part of an audience.
+    pub async fn recipients(&self, audience: &Audience, number: u32) -> Result<Vec<Recipient>, Refused> {
+        Ok(read(&*self.store, &audience.id, number).await?)
+    }
+}
+
+/// The digest of some parts and one more.
+fn digest_with(before: &str, recipients: &[u8]) -> Text {
+    let digest = digest(&[before, &String::from_utf8_lossy(recipients)]);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 
 /// What an audience is called in the store: names of one workspace are not those of another.
@@ -89,7 +111,7 @@ pub(crate) async fn put(
     scope: &Scope,
     (audience, number): (&Text, u32),
     recipients: &[Recipient],
-) -> Result<(), Refused> {
+) -> Result<AudiencePart, Refused> {
     let items = u32::try_from(recipients.len()).unwrap_or(u32::MAX);
     if !(1..=PART_ITEMS_MAX).contains(&items) {
         return Err(Refused::PartSize(items));
@@ -105,12 +127,12 @@ pub(crate) async fn put(
     };
     let receipt = store.commit(Commit::new().insert_or_keep(&part)).await?;
     if !matches!(receipt.changes.first(), Some(Outcome::Kept(_))) {
-        return Ok(());
+        return Ok(part);
     }
     let stored: Option<(AudiencePart, u64)> = store.get(Key(vec![audience.to_value(), number.to_value()])).await?;
     let is_same =
         |(stored, _): &(AudiencePart, u64)| AudiencePart { created_at: part.created_at, ..stored.clone() } == part;
-    if stored.as_ref().is_some_and(is_same) { Ok(()) } else { Err(Refused::PartTaken(named(audience), number)) }
+    if stored.as_ref().is_some_and(is_same) { Ok(part) } else { Err(Refused::PartTaken(named(audience), number)) }
 }
 
 /// An audience that is being stored. Nobody looks for it before a campaign run names it.
@@ -122,6 +144,7 @@ pub struct Gathering<'a> {
     /// Recipients that do not fill a part yet.
     rest: Vec<Recipient>,
     parts: Vec<u32>,
+    digest: Text,
 }
 
 impl<'a> Gathering<'a> {
@@ -129,7 +152,7 @@ impl<'a> Gathering<'a> {
     pub fn begin(store: &'a dyn Store, scope: Scope, part_items: u32, entropy: &Entropy) -> Self {
         let part_items = part_items.clamp(1, PART_ITEMS_MAX) as usize;
         let id = scoped(&scope, &entropy.id());
-        Self { store, scope, id, part_items, rest: Vec::new(), parts: Vec::new() }
+        Self { store, scope, id, part_items, rest: Vec::new(), parts: Vec::new(), digest: "".into() }
     }
 
     /// Adds somebody to reach.
@@ -146,13 +169,14 @@ impl<'a> Gathering<'a> {
         if self.parts.is_empty() {
             return Err(Refused::NobodyToReach);
         }
-        Ok(Audience { id: self.id, parts: self.parts })
+        Ok(Audience { id: self.id, parts: self.parts, digest: self.digest })
     }
 
     async fn store_part(&mut self) -> Result<(), Refused> {
         let number = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
-        put(self.store, &self.scope, (&self.id, number), &self.rest).await?;
-        self.parts.push(u32::try_from(self.rest.len()).unwrap_or(u32::MAX));
+        let part = put(self.store, &self.scope, (&self.id, number), &self.rest).await?;
+        self.parts.push(part.items);
+        self.digest = digest_with(&self.digest, &part.recipients);
         self.rest.clear();
         Ok(())
     }

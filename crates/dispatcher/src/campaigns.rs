@@ -12,7 +12,7 @@ use crate::audience::{self, Audience, Gathering, Recipient};
 use crate::deploy::{self, Deployed, Deployment};
 use crate::entropy::Entropy;
 use crate::verdict::{self, Said, Settled, Verdict};
-use crate::{audit, finish, lists, retry, rows};
+use crate::{audit, finish, lists, reached, retry, rows};
 
 /// Jobs of a campaign: they are made together.
 pub(crate) const JOBS_MAX: usize = 99_000;
@@ -103,11 +103,26 @@ pub enum Refused {
     /// An audience without anybody.
     #[error("there is nobody to reach")]
     NobodyToReach,
+    /// Everybody has what a run was to bring them.
+    #[error("everybody was reached: there is nobody to try again for")]
+    EverybodyReached,
+    /// Earlier runs of the campaign have reached some of the audience, or are to.
+    #[error("{reached} of {of} were reached by earlier runs of `{campaign}` (the last is {last})")]
+    Reached {
+        /// The campaign.
+        campaign: String,
+        /// How many.
+        reached: usize,
+        /// Of how many.
+        of: usize,
+        /// The last of those runs.
+        last: String,
+    },
     /// More jobs than can be made together.
     #[error("a campaign has at most {JOBS_MAX} jobs, and not {0}: put more recipients into each")]
     TooManyJobs(usize),
     /// The key has deployed something else.
-    #[error("the key has deployed another campaign: {0}")]
+    #[error("the key has deployed another campaign, or the same for other people: {0}")]
     KeyTaken(String),
     /// The store.
     #[error(transparent)]
@@ -278,7 +293,7 @@ impl Campaigns {
     /// Stores a part of an audience. Storing it again does nothing.
     pub async fn put_part(&self, audience: &str, number: u32, recipients: &[Recipient]) -> Result<(), Refused> {
         let id = audience::scoped(&self.scope, audience);
-        audience::put(&*self.store, &self.scope, (&id, number), recipients).await
+        audience::put(&*self.store, &self.scope, (&id, number), recipients).await.map(drop)
     }
 
     /// An audience that is stored.
@@ -354,13 +369,19 @@ impl Campaigns {
         let now = self.store.now().await?;
         let mut commit = Commit::new();
         let mut reopened = 0;
-        for (row, version) in rows::items(&*self.store, &job.id).await? {
+        let items = rows::items(&*self.store, &job.id).await?;
+        let unreached = reached::since(&*self.store, &self.scope, &run, &items).await?;
+        for (row, version) in items {
             let is_exhausted = row.reason.as_deref() == Some(Reason::Exhausted.as_str());
-            if let Some(to) = rows::standing(&row).after(Act::Redrive).filter(|_| is_exhausted) {
+            let is_open = is_exhausted && unreached.has(&row.recipient_id);
+            if let Some(to) = rows::standing(&row).after(Act::Redrive).filter(|_| is_open) {
                 let change = Change { to, calls: 0, reason: None, error: None, message_id: None };
                 commit = commit.update(&rows::changed(row, &change, rows::channel(&run), now), version);
                 reopened += 1;
             }
+        }
+        if reopened == 0 && unreached.reached() > 0 {
+            return Err(Refused::EverybodyReached);
         }
         job.failed -= reopened.min(job.failed);
         (job.attempts, job.run_after, job.status) = (0, now, status.as_str().into());

@@ -4,13 +4,17 @@
 use onward_dispatch::{Channel, Control, JobStatus, RunStatus, digest};
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, Job};
-use onward_store::{Commit, Conflict, Error, Field as _, Key, Records as _, Store};
+use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Store};
 use serde_json::json;
 
 use crate::audience::Audience;
 use crate::campaigns::{JOBS_MAX, Refused, Scope};
 use crate::entropy::Entropy;
+use crate::reached::{Reached, Runs, Unreached};
 use crate::{audit, rows};
+
+/// How often it is looked again whom earlier runs have reached, when another run is made at the same moment.
+pub(crate) const TRIES: usize = 20;
 
 /// A campaign to deploy.
 #[derive(Debug, Clone)]
@@ -27,6 +31,8 @@ pub struct Deployment {
     pub scheduled_for: Option<Timestamp>,
     /// Deploying again under the same key returns the same run.
     pub key: Option<String>,
+    /// What is to happen with those whom earlier runs of the campaign have reached.
+    pub reached: Reached,
     /// Who deploys it, for the record.
     pub by: String,
 }
@@ -42,6 +48,8 @@ pub struct Deployed {
     pub items: u32,
     /// In so many jobs.
     pub jobs: u32,
+    /// Rows of the audience that it was made without, because earlier runs have reached those people.
+    pub left_out: u32,
 }
 
 /// Deploys a campaign for an audience that is stored.
@@ -52,45 +60,114 @@ pub(crate) async fn deploy(
     audience: &Audience,
     entropy: &Entropy,
 ) -> Result<Deployed, Refused> {
-    let Deployment { campaign, channel, asset, document, scheduled_for, key, by } = deployment;
-    let (tenant_id, workspace_id) = (scope.tenant.clone(), scope.workspace.clone());
+    let Deployment { campaign, key, .. } = deployment;
     let id = match key {
-        Some(key) => derived_id(&[&tenant_id, &workspace_id, campaign, key]),
+        Some(key) => derived_id(&[&scope.tenant, &scope.workspace, campaign, key]),
         None => entropy.id(),
     };
-    let now = store.now().await?;
+    let runs = Runs { store, scope, campaign };
+    for _ in 0..TRIES {
+        let last = runs.last().await?;
+        // Looked for after that: whatever is looked at from here on, this run is not taken for an earlier one.
+        if let Some(existing) = stored(store, &id).await? {
+            return same(&existing, deployment, audience);
+        }
+        let (commit, chosen, left_out) = choose(&runs, deployment, audience, last, entropy).await?;
+        let run = new_run(scope, deployment, (&id, last + 1), (audience, &chosen), store.now().await?);
+        let error = match launch(store, commit, &run, &chosen, &deployment.by).await {
+            Ok(()) => return Ok(Deployed { left_out, ..deployed(&run, false) }),
+            Err(Refused::Store(error)) => error,
+            Err(refused) => return Err(refused),
+        };
+        match (stored(store, &id).await?, error.kind()) {
+            // The answer to our own commit was lost.
+            (Some(made), Kind::Unknown) if made.audience_id == run.audience_id => {
+                return Ok(Deployed { left_out, ..deployed(&run, false) });
+            }
+            (Some(existing), _) => return same(&existing, deployment, audience),
+            // Another run was made at the same moment, or a job redriven: it is to be looked at as well.
+            (None, Kind::Conflict) => {}
+            (None, _) => return Err(error.into()),
+        }
+    }
+    Err(Refused::AtWork(format!("the campaign {campaign}")))
+}
+
+/// Whom of the audience to reach, and how many not; with a commit that is refused if that does not hold any more.
+async fn choose(
+    runs: &Runs<'_>,
+    deployment: &Deployment,
+    audience: &Audience,
+    last: u32,
+    entropy: &Entropy,
+) -> Result<(Commit, Audience, u32), Refused> {
+    let Deployment { reached, .. } = deployment;
+    if last == 0 || *reached == Reached::Again {
+        return Ok((Commit::new(), audience.clone(), 0));
+    }
+    let mut unreached = Unreached::of_audience(runs.store, audience).await?;
+    runs.take_reached(&mut unreached, 0, last).await?;
+    if *reached == Reached::Refuse || unreached.is_empty() {
+        unreached.refuse(runs.campaign)?;
+    }
+    let chosen = unreached.gather(runs.store, runs.scope, audience, entropy).await?;
+    let left_out = audience.items() - chosen.items();
+    Ok((unreached.guard(Commit::new()), chosen, left_out))
+}
+
+/// A run that is there already, if it is of the same campaign and for the same people.
+fn same(existing: &CampaignRun, deployment: &Deployment, audience: &Audience) -> Result<Deployed, Refused> {
+    if existing.document != deployment.document || existing.audience_digest != audience.digest {
+        return Err(Refused::KeyTaken(existing.id.to_string()));
+    }
+    Ok(deployed(existing, true))
+}
+
+fn new_run(
+    scope: &Scope,
+    deployment: &Deployment,
+    (id, ordinal): (&Text, u32),
+    (given, chosen): (&Audience, &Audience),
+    now: Timestamp,
+) -> CampaignRun {
+    let Deployment { campaign, channel, asset, document, scheduled_for, .. } = deployment;
     let scheduled_for = scheduled_for.unwrap_or(now);
-    let run = CampaignRun {
-        id,
+    CampaignRun {
+        id: id.clone(),
         campaign_id: campaign.clone(),
-        tenant_id,
-        workspace_id,
+        tenant_id: scope.tenant.clone(),
+        workspace_id: scope.workspace.clone(),
+        ordinal,
         channel: channel.as_str().into(),
         status: RunStatus::Queued.as_str().into(),
         control: Control::Active.as_str().into(),
         document: document.clone(),
-        audience_id: audience.id.clone(),
-        items: audience.items(),
-        jobs: u32::try_from(audience.parts.len()).unwrap_or(u32::MAX),
+        audience_id: chosen.id.clone(),
+        audience_digest: given.digest.clone(),
+        items: chosen.items(),
+        jobs: chosen.numbers().end,
         scheduled_for,
         asset: asset.clone(),
         retry_of: None,
         wake_at: scheduled_for,
         created_at: now,
         ended_at: None,
-    };
-    launch(store, Commit::new(), &run, audience, by).await
+    }
 }
 
-/// Adds the run, its jobs and the first entry of its audit trail to a commit, and stores all of it or nothing. A run that is
-/// there already is returned as it is, if it is of the same campaign and as many people.
+async fn stored(store: &dyn Store, id: &Text) -> Result<Option<CampaignRun>, Error> {
+    let found: Option<(CampaignRun, u64)> = store.get(Key(vec![id.to_value()])).await?;
+    Ok(found.map(|(run, _)| run))
+}
+
+/// Adds the run, its jobs and the first entry of its audit trail to a commit, and stores all of it or nothing.
 pub(crate) async fn launch(
     store: &dyn Store,
     mut commit: Commit,
     run: &CampaignRun,
     audience: &Audience,
     by: &str,
-) -> Result<Deployed, Refused> {
+) -> Result<(), Refused> {
     if audience.parts.len() > JOBS_MAX {
         return Err(Refused::TooManyJobs(audience.parts.len()));
     }
@@ -100,23 +177,12 @@ pub(crate) async fn launch(
     }
     let detail = json!({ "by": by, "items": run.items, "jobs": run.jobs, "retryOf": run.retry_of.as_deref() });
     commit = audit::entry(commit, run, "run.deployed", &detail, run.created_at);
-    let error = match store.commit(commit).await {
-        Ok(_) => return Ok(deployed(run, false)),
-        Err(error) => error,
-    };
-    if !matches!(error, Error::Conflict(Conflict::RowExists { .. })) {
-        return Err(error.into());
-    }
-    let existing: Option<(CampaignRun, u64)> = store.get(Key(vec![run.id.to_value()])).await?;
-    let (existing, _) = existing.ok_or_else(|| Refused::NoRun(run.id.to_string()))?;
-    if existing.document != run.document || existing.items != run.items {
-        return Err(Refused::KeyTaken(existing.id.to_string()));
-    }
-    Ok(deployed(&existing, true))
+    store.commit(commit).await?;
+    Ok(())
 }
 
 pub(crate) fn deployed(run: &CampaignRun, existed: bool) -> Deployed {
-    Deployed { run: run.id.clone(), existed, items: run.items, jobs: run.jobs }
+    Deployed { run: run.id.clone(), existed, items: run.items, jobs: run.jobs, left_out: 0 }
 }
 
 fn job(run: &CampaignRun, number: u32, items: u32) -> Job {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::{
     Campaigns, Compose, Deployment, Dispatcher, Entropy, Message, Nature, Open, Options, Outlet, Outlets, Provider,
-    Recipient, Refused, Reservation, Scope,
+    Reached, Recipient, Refused, Reservation, Scope,
 };
 
 /// Items of a job, all of which are reserved together.
@@ -53,6 +53,7 @@ impl Load {
             document: "{}".into(),
             scheduled_for: None,
             key: None,
+            reached: Reached::Again,
             by: "bench".to_owned(),
         };
         let (campaigns, entropy) = (self.campaigns(), Entropy::default());

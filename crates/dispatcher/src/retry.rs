@@ -2,14 +2,15 @@
 //! nobody is reached by two; whoever was not reached by it either is reached by one of its own.
 
 use onward_dispatch::{Control, Reason, RunStatus, Standing};
-use onward_journal::Text;
+use onward_journal::{Text, Timestamp};
 use onward_store::tables::{CampaignRun, OutboxItem};
-use onward_store::{Commit, Error, Field as _, Key, Kind, Records as _, Store};
+use onward_store::{Commit, Conflict, Error, Field as _, Key, Kind, Records as _, Store};
 
 use crate::audience::{self, Audience, Gathering, Recipient};
 use crate::campaigns::{Refused, Scope};
-use crate::deploy::{Deployed, deployed, derived_id, launch};
+use crate::deploy::{Deployed, TRIES, deployed, derived_id, launch};
 use crate::entropy::Entropy;
+use crate::reached::{Runs, Unreached};
 use crate::{finish, rows};
 
 /// The id of the run that tries another again.
@@ -40,36 +41,63 @@ pub(crate) async fn retry(
         let id = run.id.to_string();
         return Err(if is_undecided { Refused::Undecided(id, tally.in_doubt) } else { Refused::NotOver(id) });
     }
-    let audience = unserved(store, scope, &run, entropy).await?;
-    let now = store.now().await?;
-    let next = CampaignRun {
-        id: id_of_retry(&run),
+    let unserved = unserved(store, scope, &run, entropy).await?;
+    let runs = Runs { store, scope, campaign: &run.campaign_id };
+    for _ in 0..TRIES {
+        let last = runs.last().await?;
+        let mut unreached = Unreached::default();
+        if last > run.ordinal {
+            unreached = Unreached::of_audience(store, &unserved).await?;
+            runs.take_reached(&mut unreached, run.ordinal, last).await?;
+        }
+        let audience = unreached.gather(store, scope, &unserved, entropy).await.map_err(nobody)?;
+        let next = next_run(&run, last + 1, &audience, store.now().await?);
+        // Whoever redrives one of its jobs at the same moment changes the run as well: one of the two is refused.
+        let commit = unreached.guard(Commit::new().update(&run, version));
+        let refused = match launch(store, commit, &next, &audience, by).await {
+            Ok(()) => return made(store, &run, &audience).await,
+            Err(refused) => refused,
+        };
+        if retry_of(store, &run).await?.is_some() {
+            return made(store, &run, &audience).await;
+        }
+        match &refused {
+            Refused::Store(Error::Conflict(Conflict::NotUnique { .. })) => {}
+            Refused::Store(error) if error.kind() == Kind::Conflict => break,
+            _ => return Err(refused),
+        }
+    }
+    Err(Refused::AtWork(run.id.to_string()))
+}
+
+/// The run that tries another again, by whoever made it.
+async fn made(store: &dyn Store, run: &CampaignRun, audience: &Audience) -> Result<Deployed, Refused> {
+    let made = retry_of(store, run).await?.ok_or_else(|| Refused::NoRun(id_of_retry(run).to_string()))?;
+    Ok(deployed(&made, made.audience_id != audience.id))
+}
+
+fn next_run(run: &CampaignRun, ordinal: u32, audience: &Audience, now: Timestamp) -> CampaignRun {
+    CampaignRun {
+        id: id_of_retry(run),
+        ordinal,
         status: RunStatus::Queued.as_str().into(),
         control: Control::Active.as_str().into(),
         audience_id: audience.id.clone(),
+        audience_digest: audience.digest.clone(),
         items: audience.items(),
-        jobs: u32::try_from(audience.parts.len()).unwrap_or(u32::MAX),
+        jobs: audience.numbers().end,
         scheduled_for: now,
         retry_of: Some(run.id.clone()),
         wake_at: now,
         created_at: now,
         ended_at: None,
         ..run.clone()
-    };
-    // Whoever redrives one of its jobs at the same moment changes the run as well: one of the two is refused.
-    let commit = Commit::new().update(&run, version);
-    let refused = match launch(store, commit, &next, &audience, by).await {
-        Ok(deployed) => return Ok(deployed),
-        Err(refused) => refused,
-    };
-    match retry_of(store, &run).await? {
-        // Somebody was quicker.
-        Some(existing) => Ok(deployed(&existing, true)),
-        None if matches!(&refused, Refused::Store(error) if error.kind() == Kind::Conflict) => {
-            Err(Refused::AtWork(run.id.to_string()))
-        }
-        None => Err(refused),
     }
+}
+
+/// A run of which nobody is left to reach has reached everybody.
+fn nobody(refused: Refused) -> Refused {
+    if refused == Refused::NobodyToReach { Refused::EverybodyReached } else { refused }
 }
 
 /// An audience of those whom a run did not reach, and who are not known to want it that way.
@@ -84,7 +112,7 @@ async fn unserved(store: &dyn Store, scope: &Scope, run: &CampaignRun, entropy: 
             gathering.add(recipient).await?;
         }
     }
-    gathering.finish().await
+    gathering.finish().await.map_err(nobody)
 }
 
 /// Those of a job whom nothing has reached. Whoever has no row is somebody whom another stands for.

@@ -238,11 +238,13 @@ CREATE TABLE campaign_runs (
     campaign_id TEXT COLLATE "C" NOT NULL,
     tenant_id TEXT COLLATE "C" NOT NULL,
     workspace_id TEXT COLLATE "C" NOT NULL,
+    ordinal BIGINT NOT NULL,
     channel TEXT COLLATE "C" NOT NULL,
     status TEXT COLLATE "C" NOT NULL,
     control TEXT COLLATE "C" NOT NULL,
     document TEXT COLLATE "C" NOT NULL,
     audience_id TEXT COLLATE "C" NOT NULL,
+    audience_digest TEXT COLLATE "C" NOT NULL,
     items BIGINT NOT NULL,
     jobs BIGINT NOT NULL,
     scheduled_for TIMESTAMPTZ NOT NULL,
@@ -253,11 +255,13 @@ CREATE TABLE campaign_runs (
     ended_at TIMESTAMPTZ,
     version BIGINT NOT NULL,
     CONSTRAINT campaign_runs_pkey PRIMARY KEY (id),
+    CONSTRAINT campaign_runs_ordinal_unique UNIQUE (tenant_id, workspace_id, campaign_id, ordinal),
     CONSTRAINT campaign_runs_channel_check CHECK (channel IN ('email', 'voice', 'social')),
     CONSTRAINT campaign_runs_status_check CHECK (status IN ('queued', 'running', 'completed', 'partial', 'failed')),
     CONSTRAINT campaign_runs_control_check CHECK (control IN ('active', 'paused', 'cancelled'))
 );
 CREATE INDEX campaign_runs_by_campaign ON campaign_runs (campaign_id, created_at, id);
+CREATE INDEX campaign_runs_by_ordinal ON campaign_runs (tenant_id, workspace_id, campaign_id, ordinal, id);
 CREATE INDEX campaign_runs_by_age ON campaign_runs (tenant_id, workspace_id, created_at, id);
 CREATE INDEX campaign_runs_by_wake ON campaign_runs (wake_at, id);
 CREATE INDEX campaign_runs_by_audience ON campaign_runs (audience_id, id);

@@ -308,11 +308,13 @@ CREATE TABLE campaign_runs (
     campaign_id   TEXT    NOT NULL,
     tenant_id     TEXT    NOT NULL,
     workspace_id  TEXT    NOT NULL,
+    ordinal       INTEGER NOT NULL,
     channel       TEXT    NOT NULL,
     status        TEXT    NOT NULL,
     control       TEXT    NOT NULL,
     document      TEXT    NOT NULL,
     audience_id   TEXT    NOT NULL,
+    audience_digest TEXT  NOT NULL,
     items         INTEGER NOT NULL,
     jobs          INTEGER NOT NULL,
     scheduled_for INTEGER NOT NULL,
@@ -323,11 +325,13 @@ CREATE TABLE campaign_runs (
     ended_at      INTEGER,
     version       INTEGER NOT NULL,
     CONSTRAINT campaign_runs_key PRIMARY KEY (id),
+    CONSTRAINT campaign_runs_ordinal_unique UNIQUE (tenant_id, workspace_id, campaign_id, ordinal),
     CONSTRAINT campaign_runs_channel_check CHECK (channel IN ('email', 'voice', 'social')),
     CONSTRAINT campaign_runs_status_check CHECK (status IN ('queued', 'running', 'completed', 'partial', 'failed')),
     CONSTRAINT campaign_runs_control_check CHECK (control IN ('active', 'paused', 'cancelled'))
 ) STRICT;
 CREATE INDEX campaign_runs_by_campaign ON campaign_runs (campaign_id, created_at, id);
+CREATE INDEX campaign_runs_by_ordinal ON campaign_runs (tenant_id, workspace_id, campaign_id, ordinal, id);
 CREATE INDEX campaign_runs_by_age ON campaign_runs (tenant_id, workspace_id, created_at, id);
 CREATE INDEX campaign_runs_by_wake ON campaign_runs (wake_at, id) WHERE wake_at < 253402300799999999;
 CREATE INDEX campaign_runs_by_audience ON campaign_runs (audience_id, id);

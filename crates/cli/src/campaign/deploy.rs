@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use onward_api::campaign::{AudiencePart, DeployCampaign, DeployedCampaign, Recipient};
+use onward_api::campaign::{AudiencePart, DeployCampaign, DeployedCampaign, Reached, Recipient};
+use onward_api::problem::{Code, Problem};
 use onward_dispatcher::Entropy;
 
 use super::file::{Campaigned, Looked};
@@ -20,9 +21,9 @@ const UNDER_WAY: usize = 8;
 
 /// Deploy a campaign: check it, store its audience, then make its run and jobs, all of it or nothing
 ///
-/// Deploying the same campaign for the same people again does nothing but say so, unless --again; --key says what is the same. A server (onward dev, onward serve) sends it.
+/// Deploying the same campaign for the same people again does nothing but say so; --key says what is the same. Where something has changed, nothing is deployed if earlier runs of the campaign, by its name, have reached any of them, or are to: --new-only reaches the others, --again reaches everybody again. A server (onward dev, onward serve) sends it.
 ///
-/// Exit codes: 0 it is deployed, 1 it cannot be (or, with --watch, not everybody was reached), 2 something went wrong.
+/// Exit codes: 0 it is deployed, 1 it cannot be, or earlier runs have reached people (or, with --watch, not everybody was reached), 2 something went wrong.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -33,7 +34,10 @@ pub(crate) struct Args {
     /// Deploying again with the same key does nothing; unless told, the campaign and its audience are the key
     #[arg(long)]
     key: Option<String>,
-    /// Deploy it again, though the same campaign was deployed for the same people before
+    /// Reach only those whom no earlier run of the campaign has reached
+    #[arg(long, conflicts_with = "again")]
+    new_only: bool,
+    /// Reach everybody, also those whom earlier runs of the campaign have reached
     #[arg(long, conflicts_with = "key")]
     again: bool,
     /// Watch it until it is over
@@ -67,8 +71,17 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(key) => Some(key.clone()),
         None => Some(digest),
     };
-    let deploy = DeployCampaign { campaign: file.document()?, audience, key, by: args.by.by().by };
-    let mut deployed = persist(async || onward.deploy_campaign(deploy.clone()).await).await?;
+    let reached = match (args.new_only, args.again) {
+        (true, _) => Reached::LeaveOut,
+        (false, true) => Reached::Again,
+        (false, false) => Reached::Refuse,
+    };
+    let deploy = DeployCampaign { campaign: file.document()?, audience, key, reached, by: args.by.by().by };
+    let mut deployed = match persist(async || onward.deploy_campaign(deploy.clone()).await).await {
+        Ok(deployed) => deployed,
+        Err(problem) if problem.code == Code::ReachedBefore => return refuse(args, &problem),
+        Err(problem) => return Err(problem.into()),
+    };
     deployed.prerequisites = prerequisites;
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
@@ -76,6 +89,21 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         tell(&deployed)?;
     }
     if args.watch { watch::until_over(&onward, &deployed.run, args.json).await } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// Earlier runs have reached people: says how to go on.
+fn refuse(args: &Args, problem: &Problem) -> anyhow::Result<ExitCode> {
+    if args.json {
+        writeln!(io::stdout(), "{}", serde_json::to_string(problem)?)?;
+    } else {
+        let how = if args.new_only {
+            "there is nobody else; --again reaches everybody again"
+        } else {
+            "--new-only reaches the others, --again reaches everybody again"
+        };
+        paint::say(format_args!("{}: {how}", paint::plain(&problem.detail)));
+    }
+    Ok(ExitCode::from(1))
 }
 
 /// Stores the audience part by part, several at a time. Each can be stored again if its answer is lost.
@@ -110,15 +138,20 @@ async fn upload(file: &Campaigned, onward: &Access, audience: &str, all: u64) ->
 }
 
 fn tell(deployed: &DeployedCampaign) -> io::Result<()> {
-    let DeployedCampaign { run, existed, items, jobs, .. } = deployed;
+    let DeployedCampaign { run, existed, items, jobs, left_out, .. } = deployed;
     writeln!(io::stdout(), "{run}")?;
     if *existed {
         paint::say(
-            "the same campaign was deployed for the same people before: this is its run (--again deploys another)",
+            "the same campaign was deployed for the same people before: this is its run (campaign retry reaches those whom it did not, --again everybody)",
         );
     } else {
         let (items, jobs) = (paint::counted((*items).into(), "recipient"), paint::counted((*jobs).into(), "job"));
-        paint::say(format_args!("{}: {items} in {jobs}; onward campaign watch {run}", paint::good("deployed")));
+        let left_out = match left_out {
+            0 => String::new(),
+            _ => format!(", without {left_out} whom earlier runs have reached"),
+        };
+        let deployed = paint::good("deployed");
+        paint::say(format_args!("{deployed}: {items} in {jobs}{left_out}; onward campaign watch {run}"));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use onward_testing::Mail;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::server::{Server, token};
@@ -153,6 +153,64 @@ fn what_a_server_cannot_send_is_not_deployed_there() {
         assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
         assert!(text(&refused.stdout).contains(words), "{}", text(&refused.stdout));
     }
+}
+
+/// Whoever stores an audience over HTTP may have read no file: what the command line looks at is looked at there as well.
+#[test]
+fn what_was_stored_over_http_is_looked_at_before_it_is_deployed() {
+    let place = Place::sqlite();
+    let server = Server::of(&place, &["--inline-providers"]);
+    let engineer = token(&place, "engineer", &[]);
+    let provider = json!({ "http": { "url": "http://127.0.0.1:9/", "body": "{}" } });
+    let deploy = |channel: &str, name: &str, people: &[Value]| {
+        let path = format!("PUT /v1/audiences/{name}/parts/0");
+        assert_eq!(server.ask(&path, &engineer, &json!({ "recipients": people }).to_string()).status, 204);
+        let campaign = json!({
+            "campaign": name, "channel": channel, "provider": provider, "template": {
+                "from": "news@example.com", "subject": "Hello", "text": "News for {{ name }}",
+            }, "audience": { "file": "people.csv", "bad_rows": "skip" },
+        });
+        let body = json!({ "campaign": campaign, "audience": name }).to_string();
+        server.ask("POST /v1/campaign-runs", &engineer, &body)
+    };
+    let person = |id: &str, to: &str| json!({ "id": id, "to": to, "data": { "name": id } });
+    for (channel, name, people, id, words) in [
+        (
+            "email",
+            "spaced",
+            [person("v1", "v1@b.example"), person("v3", " v3@b.example")],
+            "audience.rows",
+            "`v3@b.example`",
+        ),
+        (
+            "voice",
+            "called",
+            [person("v1", "+49 30 1234567"), person("v2", "+49301234567")],
+            "audience.rows",
+            "`+49301234567`",
+        ),
+        ("email", "nowhere", [person("v1", "v1"), person("v2", "v2@b.example")], "audience.rows", "no @"),
+        (
+            "email",
+            "unnamed",
+            [json!({ "id": "v1", "to": "v1@b.example" }), person("v2", "v2@b.example")],
+            "template.renders",
+            "`v1`",
+        ),
+    ] {
+        let refused = deploy(channel, name, &people);
+        assert_eq!((refused.status, refused.code()), (422, "unprocessable".to_owned()), "{}", refused.body);
+        let problem = refused.json();
+        let unmet: Vec<&Value> =
+            problem["prerequisites"].as_array().unwrap().iter().filter(|it| it["pass"] == false).collect();
+        assert_eq!((unmet.len(), &unmet[0]["id"]), (1, &json!(id)), "{}", refused.body);
+        assert!(problem["detail"].as_str().unwrap().contains(words), "{}", refused.body);
+    }
+    assert_eq!(text(&place.run(&["campaign", "ls"]).stdout).lines().count(), 1, "a heading");
+    let fine = deploy("email", "fine", &[person("v1", "v1@b.example")]);
+    assert_eq!(fine.status, 200, "{}", fine.body);
+    let again = deploy("email", "fine", &[person("v1", "v1@b.example")]);
+    assert_eq!((again.status, again.code()), (409, "reached_before".to_owned()), "{}", again.body);
 }
 
 #[test]

@@ -36,7 +36,10 @@ async fn a_key_deploys_once() {
     assert_eq!(world.jobs().await.len(), 1);
     let mut other = deployment(Some("k"));
     other.document = "{\"subject\":\"other\"}".into();
-    assert_eq!(world.deploy_as(other, &["a"]).await, Err(Refused::KeyTaken(first.run.to_string())));
+    let taken = Err(Refused::KeyTaken(first.run.to_string()));
+    assert_eq!(world.deploy_as(other, &["a"]).await, taken);
+    assert_eq!(world.deploy_as(deployment(Some("k")), &["a", "c"]).await, taken, "as many, and others");
+    assert_eq!(world.deploy_as(deployment(Some("k")), &["b", "a"]).await, taken);
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,11 +84,11 @@ async fn deploying_again_with_the_audience_of_another_run_takes_nothing_from_it(
     }
     let deploy = async |key, name| {
         let audience = world.campaigns.audience(name).await.unwrap();
-        world.campaigns.deploy(&deployment(Some(key)), &audience, &entropy).await.unwrap()
+        world.campaigns.deploy(&deployment(Some(key)), &audience, &entropy).await
     };
-    let first = deploy("one", "aaa").await.run;
-    let second = deploy("two", "bbb").await.run;
-    assert_eq!(deploy("two", "aaa").await.run, second);
+    let first = deploy("one", "aaa").await.unwrap().run;
+    let second = deploy("two", "bbb").await.unwrap().run;
+    assert_eq!(deploy("two", "aaa").await, Err(Refused::KeyTaken(second.to_string())));
     world.work_until_over(&first).await;
     world.work_until_over(&second).await;
     assert_eq!(world.provider.calls().len(), 2);

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_dispatch::Terms;
-use onward_dispatcher::{Admission, Dispatcher, Gate, Options, Outlet, Outlets, Recipient};
+use onward_dispatcher::{Admission, Deployment, Dispatcher, Gate, Options, Outlet, Outlets, Reached, Recipient};
 use onward_journal::Timestamp;
 use onward_store::tables::CampaignRun;
 use tokio::sync::watch;
 
-use crate::world::{Counting, TERMS, World, accepted};
+use crate::world::{Counting, TERMS, World, accepted, deployment};
 
 /// One a second, and nobody whose name begins with `n` before noon.
 struct Slow {
@@ -175,7 +175,7 @@ async fn runs_that_wait_do_not_hide_others() {
     let noon = Timestamp::MAX;
     let world = World::gated(Counting::new(|_, _| accepted()), TERMS, Slow { last: Mutex::default(), noon });
     for _ in 0..450 {
-        world.deploy(&["night"]).await.unwrap();
+        world.deploy_as(Deployment { reached: Reached::Again, ..deployment(None) }, &["night"]).await.unwrap();
     }
     let run = world.deploy(&["day"]).await.unwrap().run;
     world.work_until_over(&run).await;

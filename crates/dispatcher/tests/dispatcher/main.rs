@@ -7,6 +7,7 @@ mod doctor;
 mod doubts;
 mod faults;
 mod gates;
+mod reached;
 mod retries;
 mod sends;
 mod turns;

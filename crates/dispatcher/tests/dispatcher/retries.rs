@@ -43,7 +43,7 @@ async fn a_campaign_is_retried_once_and_what_is_retried_is_not_redriven() {
     world.work_until_over(&again.run).await;
     assert!(world.provider.calls().values().all(|count| *count == 4), "three of the first run, one of the second");
     let nobody = world.campaigns.retry(&again.run, "ada", &entropy).await;
-    assert_eq!(nobody, Err(Refused::NobodyToReach), "everybody has it by now");
+    assert_eq!(nobody, Err(Refused::EverybodyReached), "everybody has it by now");
 }
 
 #[tokio::test(start_paused = true)]

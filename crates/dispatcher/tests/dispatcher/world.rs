@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use onward_dispatch::{Answer, Backoff, Channel, Found, Terms};
 use onward_dispatcher::{
     Ailment, Campaigns, Compose, Deployed, Deployment, Dispatcher, Entropy, Flaw, Gate, Message, Nature, Open, Options,
-    Outlet, Provider, Recipient, Refused, Reservation, Scope, examine,
+    Outlet, Provider, Reached, Recipient, Refused, Reservation, Scope, examine,
 };
 use onward_journal::{Text, Timestamp};
 use onward_store::memory::Memory;
@@ -240,6 +240,7 @@ pub(crate) fn deployment(key: Option<&str>) -> Deployment {
         document: "{}".into(),
         scheduled_for: None,
         key: key.map(str::to_owned),
+        reached: Reached::Refuse,
         by: "ada".to_owned(),
     }
 }

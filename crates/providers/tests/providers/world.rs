@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onward_dispatch::{Backoff, Channel};
 use onward_dispatcher::{
-    Campaigns, Compose, Deployment, Dispatcher, Entropy, Message, Options, Outlet, Recipient, Scope,
+    Campaigns, Compose, Deployment, Dispatcher, Entropy, Message, Options, Outlet, Reached, Recipient, Scope,
 };
 use onward_providers::{ProviderSpec, Secrets, Throttle};
 use onward_store::memory::Memory;
@@ -131,6 +131,7 @@ fn deployment() -> Deployment {
         document: "{}".into(),
         scheduled_for: None,
         key: None,
+        reached: Reached::Refuse,
         by: "ada".to_owned(),
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use onward_api::campaign::{
     AudiencePart, AuditEntry, AuditListing, AuditPage, By, CampaignListing, CampaignPage, CampaignRun, CampaignSummary,
     Campaigning, ChannelName, Checked, Control, DeployCampaign, DeployedCampaign, MessagePart, Preview, Previewed,
-    PreviewedMessage, Recipient, RunWaits, UnderWay,
+    PreviewedMessage, Reached, Recipient, RunWaits, UnderWay,
 };
 use onward_api::finding::{self, Finding};
 use onward_api::outbox::{
@@ -15,7 +15,7 @@ use onward_api::outbox::{
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{Json, json};
-use onward_campaign::{Campaign, Composer, Facts, ProviderRef, check};
+use onward_campaign::{Campaign, Composer, Facts, Prerequisite, ProviderRef, check};
 use onward_dispatch::{Channel, JobStatus, RunStatus};
 use onward_dispatcher::{
     Ailment, Campaigns, Deployed, Deployment, Entropy, Flaw, JobFilter, JobPlace, Looked, Pace, Place, Refused, Scope,
@@ -23,10 +23,10 @@ use onward_dispatcher::{
 };
 use onward_store::tables::{self, CampaignRun as Row};
 
-use super::Service;
 use super::executions::{KEY_MAX, page_size};
 use super::refused::{fitting, store, unreadable};
 use super::told;
+use super::{Service, audience};
 
 /// Things of a page, unless told.
 const PAGE: u32 = 100;
@@ -88,11 +88,15 @@ impl Service {
     }
 
     /// What has to be so before a campaign is deployed, as far as it can be told without its audience.
-    async fn prerequisites(&self, campaign: &Campaign) -> Result<Vec<onward_campaign::Prerequisite>, Problem> {
+    async fn prerequisites(&self, campaign: &Campaign) -> Result<Vec<Prerequisite>, Problem> {
         let now = self.client.store().now().await.map_err(store)?;
-        let mut all = check(campaign, &Facts { now, sample: &[], report: None });
+        Ok(self.with_provider(campaign, check(campaign, &Facts { now, sample: &[], report: None })))
+    }
+
+    /// What has to be so with the campaign, and with whoever is to send it.
+    fn with_provider(&self, campaign: &Campaign, mut all: Vec<Prerequisite>) -> Vec<Prerequisite> {
         all.extend(self.house.as_ref().map(|house| house.check(campaign)).unwrap_or_default());
-        Ok(all)
+        all
     }
 
     async fn shown(&self, campaigns: &Campaigns, row: Row) -> Result<CampaignRun, Problem> {
@@ -132,8 +136,20 @@ pub fn previewed(composer: &Composer, recipient: onward_dispatcher::Recipient) -
 }
 
 fn deployed(deployed: &Deployed) -> DeployedCampaign {
-    let Deployed { run, existed, items, jobs } = deployed;
-    DeployedCampaign { run: run.to_string(), existed: *existed, items: *items, jobs: *jobs, prerequisites: Vec::new() }
+    let Deployed { run, existed, items, jobs, left_out } = deployed;
+    let (run, prerequisites) = (run.to_string(), Vec::new());
+    DeployedCampaign { run, existed: *existed, items: *items, jobs: *jobs, left_out: *left_out, prerequisites }
+}
+
+/// What has to be so before a campaign is deployed, if it is.
+fn met(prerequisites: Vec<Prerequisite>) -> Result<Vec<onward_api::campaign::Prerequisite>, Problem> {
+    let unmet = prerequisites.iter().filter(|it| !it.pass).map(|it| format!("{}: {}", it.id, it.message));
+    let unmet = unmet.collect::<Vec<_>>().join("; ");
+    let prerequisites = prerequisites.into_iter().map(told::prerequisite).collect();
+    if unmet.is_empty() {
+        return Ok(prerequisites);
+    }
+    Err(Problem { prerequisites, ..Problem::new(Code::Unprocessable, unmet) })
 }
 
 fn recipient(recipient: Recipient) -> Result<onward_dispatcher::Recipient, Problem> {
@@ -190,9 +206,12 @@ pub(super) fn problem(refused: Refused) -> Problem {
         | Refused::Held(..)
         | Refused::PartMissing(..)
         | Refused::PartTaken(..) => Code::Conflict,
-        Refused::NobodyToReach | Refused::PartSize(_) | Refused::TooManyJobs(_) => Code::Unprocessable,
+        Refused::NobodyToReach | Refused::EverybodyReached | Refused::PartSize(_) | Refused::TooManyJobs(_) => {
+            Code::Unprocessable
+        }
         Refused::Ambiguous(_) | Refused::TooShort(_) => Code::AmbiguousId,
         Refused::KeyTaken(_) => Code::KeyTaken,
+        Refused::Reached { .. } => Code::ReachedBefore,
         Refused::Store(_) => Code::Internal,
     };
     match refused {
@@ -236,18 +255,17 @@ impl Campaigning for Service {
     }
 
     async fn deploy_campaign(&self, deploy: DeployCampaign) -> Result<DeployedCampaign, Problem> {
-        let DeployCampaign { campaign, audience, key, by } = deploy;
+        let DeployCampaign { campaign, audience, key, reached, by } = deploy;
         fitting("the key", key.as_deref().unwrap_or_default(), KEY_MAX)?;
         if key.as_deref() == Some("") {
             return Err(Problem::new(Code::Unprocessable, "the key is empty: leave it out, or say one"));
         }
         let campaign = parsed(&campaign)?;
-        let prerequisites = self.prerequisites(&campaign).await?;
-        let unmet: Vec<String> =
-            prerequisites.iter().filter(|it| !it.pass).map(|it| format!("{}: {}", it.id, it.message)).collect();
-        if !unmet.is_empty() {
-            return Err(Problem::new(Code::Unprocessable, unmet.join("; ")));
-        }
+        let campaigns = self.campaigns();
+        let audience = campaigns.audience(&audience).await.map_err(problem)?;
+        let now = self.client.store().now().await.map_err(store)?;
+        let looked = audience::look(&campaigns, &campaign, &audience, now).await.map_err(problem)?;
+        let prerequisites = met(self.with_provider(&campaign, looked))?;
         let scheduled_for = campaign.schedule.begins_at().map_err(|error| unreadable("schedule", error))?;
         let deployment = Deployment {
             campaign: campaign.id.as_str().into(),
@@ -256,12 +274,14 @@ impl Campaigning for Service {
             document: campaign.to_document().into(),
             scheduled_for,
             key,
+            reached: match reached {
+                Reached::Refuse => onward_dispatcher::Reached::Refuse,
+                Reached::LeaveOut => onward_dispatcher::Reached::LeaveOut,
+                Reached::Again => onward_dispatcher::Reached::Again,
+            },
             by: self.who(by.as_deref())?,
         };
-        let campaigns = self.campaigns();
-        let audience = campaigns.audience(&audience).await.map_err(problem)?;
         let made = campaigns.deploy(&deployment, &audience, &Entropy::default()).await.map_err(problem)?;
-        let prerequisites = prerequisites.into_iter().map(told::prerequisite).collect();
         Ok(DeployedCampaign { prerequisites, ..deployed(&made) })
     }
 

@@ -1,5 +1,6 @@
 //! What can be asked of Onward, answered from a store. The server says it over HTTP, the command line without one.
 
+mod audience;
 mod campaigns;
 mod executions;
 mod refused;

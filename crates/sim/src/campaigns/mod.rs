@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use onward_dispatch::{Backoff, Channel, Terms};
 use onward_dispatcher::{
-    Admission, Campaigns, Compose, Deployment, Dispatcher, Entropy, Gate, Message, Nature, Options, Outlet, Recipient,
-    Refused, Scope,
+    Admission, Campaigns, Compose, Deployment, Dispatcher, Entropy, Gate, Message, Nature, Options, Outlet, Reached,
+    Recipient, Refused, Scope,
 };
 use onward_journal::{Text, Timestamp};
 use onward_store::conformance::Draw;
@@ -223,6 +223,7 @@ impl World {
             document: "{}".into(),
             scheduled_for: None,
             key: None,
+            reached: Reached::Refuse,
             by: "sim".to_owned(),
         };
         let (entropy, part_items) = (chance.entropy(), u32::try_from(1 + chance.below(6)).unwrap_or(1));

@@ -16,9 +16,9 @@ ORDER BY cr.created_at DESC, jq.created_at, co.created_at;";
 pub(crate) fn rows(now: &str) -> [String; 3] {
     [
         format!(
-            "INSERT INTO campaign_runs (id, campaign_id, tenant_id, workspace_id, channel, status, control, document, \
-             audience_id, items, jobs, scheduled_for, asset, wake_at, created_at, version) \
-             VALUES ('run', 'CAMPAIGN_UUID', 't', 'w', 'email', 'queued', 'active', '{{}}', 'a', 1, 1, {now}, 'v1', {now}, {now}, 1)"
+            "INSERT INTO campaign_runs (id, campaign_id, tenant_id, workspace_id, ordinal, channel, status, control, document, \
+             audience_id, audience_digest, items, jobs, scheduled_for, asset, wake_at, created_at, version) \
+             VALUES ('run', 'CAMPAIGN_UUID', 't', 'w', 1, 'email', 'queued', 'active', '{{}}', 'a', 'd', 1, 1, {now}, 'v1', {now}, {now}, 1)"
         ),
         format!(
             "INSERT INTO job_queue (id, run_id, tenant_id, workspace_id, job_type, status, attempts, run_after, lock_epoch, \
@@ -53,8 +53,10 @@ pub(crate) fn broken(now: &str) -> Vec<(String, String)> {
         broken.push((format!("skipped, and {status}"), item("other", Some("other"), status, true, now)));
     }
     let [run, job, _] = rows(now);
+    let run = run.replace("'run'", "'other'");
+    broken.push(("two first runs of a campaign".to_owned(), run.clone()));
     for status in ["sent", "locked", "cancelled", "paused", ""] {
-        let run = run.replace("'run'", "'other'").replace("'queued'", &format!("'{status}'"));
+        let run = run.replace("'w', 1,", "'w', 2,").replace("'queued'", &format!("'{status}'"));
         broken.push((format!("the status {status} of a run"), run));
     }
     for status in ["partial", "running", "sent", "paused", "locked", ""] {

@@ -10,7 +10,9 @@ use crate::{Serial, record};
 record! {
     /// One execution of a campaign.
     "campaign_runs", key 1,
+    unique ["tenant_id", "workspace_id", "campaign_id", "ordinal"],
     index BY_CAMPAIGN ["campaign_id", "created_at"]
+        BY_ORDINAL ["tenant_id", "workspace_id", "campaign_id", "ordinal"]
         BY_AGE ["tenant_id", "workspace_id", "created_at"]
         BY_WAKE ["wake_at"]
         BY_AUDIENCE ["audience_id"];
@@ -23,6 +25,8 @@ record! {
         pub tenant_id: Text = "tenant_id",
         /// In which workspace.
         pub workspace_id: Text = "workspace_id",
+        /// Which run of the campaign, from 1 on: of two that are made at the same moment, one is refused.
+        pub ordinal: u32 = "ordinal",
         /// `email`, `voice` or `social`.
         pub channel: Text = "channel",
         /// `queued`, `running`, `completed`, `partial` or `failed`.
@@ -33,7 +37,9 @@ record! {
         pub document: Text = "document",
         /// Whom it is to reach.
         pub audience_id: Text = "audience_id",
-        /// How many those are.
+        /// A digest of those it was deployed for, the ones among them who were left out.
+        pub audience_digest: Text = "audience_digest",
+        /// How many it is to reach.
         pub items: u32 = "items",
         /// In how many jobs.
         pub jobs: u32 = "jobs",

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use onward_api::Json;
-use onward_api::campaign::{AudiencePart, CampaignRun, CampaignTally, Campaigning as _, DeployCampaign, Recipient};
+use onward_api::campaign::{
+    AudiencePart, CampaignRun, CampaignTally, Campaigning as _, DeployCampaign, Reached, Recipient,
+};
 use onward_api::outbox::{DoubtListing, ItemVerdict, Settle};
 use onward_engine::client::{Client, Scope};
 use onward_server::Service;
@@ -82,7 +84,8 @@ impl Demo {
             let part = AudiencePart { recipients: people.to_vec() };
             self.onward.put_audience_part("demo", number, part).await?;
         }
-        let deploy = DeployCampaign { campaign, audience: "demo".to_owned(), key: Some("demo".to_owned()), by: None };
+        let (audience, key) = ("demo".to_owned(), Some("demo".to_owned()));
+        let deploy = DeployCampaign { campaign, audience, key, reached: Reached::Refuse, by: None };
         let deployed = self.onward.deploy_campaign(deploy).await;
         match deployed.context("is there a campaign in this folder already? Give another")? {
             deployed if deployed.existed => bail!("there is a campaign in {} already: give another folder", self.url),

@@ -1,0 +1,211 @@
+//! Whom the runs of a campaign have reached. Deploying asks before it makes another run, so that nobody is reached twice who was
+//! not to be; an audience of a million is sixteen bytes for each of them here, and is read part by part.
+
+use std::collections::HashSet;
+
+use onward_dispatch::{Reason, Standing, digest};
+use onward_journal::Text;
+use onward_store::tables::{CampaignRun, OutboxItem};
+use onward_store::{Commit, Error, Records as _, Scan, Store};
+
+use crate::audience::{self, Audience, Gathering};
+use crate::campaigns::{Refused, Scope};
+use crate::entropy::Entropy;
+use crate::rows;
+
+/// Runs that are read together: each has a document of up to some megabytes.
+const RUNS: usize = 10;
+
+/// What is to happen with those whom earlier runs of the same campaign have reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reached {
+    /// Nothing is deployed if there is one.
+    #[default]
+    Refuse,
+    /// The others are reached.
+    LeaveOut,
+    /// They are reached again.
+    Again,
+}
+
+/// The runs of a campaign, in their order.
+pub(crate) struct Runs<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) scope: &'a Scope,
+    pub(crate) campaign: &'a Text,
+}
+
+impl Runs<'_> {
+    fn scan(&self) -> Scan {
+        let Scope { tenant, workspace } = self.scope;
+        let scan = Scan::by::<CampaignRun>(CampaignRun::BY_ORDINAL).equal(tenant).equal(workspace);
+        scan.equal(self.campaign).reversed()
+    }
+
+    /// The ordinal of the last one; 0 if there is none.
+    pub(crate) async fn last(&self) -> Result<u32, Error> {
+        let found: Vec<(CampaignRun, u64)> = self.store.list(self.scan().limit(1)).await?;
+        Ok(found.first().map_or(0, |(run, _)| run.ordinal))
+    }
+
+    /// Takes those out whom runs have reached, or are to: the runs after an ordinal and until another, the last first.
+    pub(crate) async fn take_reached(&self, from: &mut Unreached, after: u32, until: u32) -> Result<(), Error> {
+        let mut scan = self.scan().until(&until).limit(RUNS);
+        loop {
+            let page: Vec<(CampaignRun, u64)> = self.store.list(scan.clone()).await?;
+            for (run, version) in &page {
+                if run.ordinal <= after || from.ids.is_empty() {
+                    return Ok(());
+                }
+                from.take_reached_by(self.store, run, *version).await?;
+            }
+            match page.last() {
+                Some((last, _)) if page.len() == RUNS => scan = scan.after(last),
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Those of the items of a run whom no run has reached that was made after it.
+pub(crate) async fn since(
+    store: &dyn Store,
+    scope: &Scope,
+    run: &CampaignRun,
+    items: &[(OutboxItem, u64)],
+) -> Result<Unreached, Error> {
+    let ids: HashSet<Id> = items.iter().map(|(row, _)| id(&row.recipient_id)).collect();
+    let mut unreached = Unreached { of: ids.len(), ids, ..Unreached::default() };
+    let runs = Runs { store, scope, campaign: &run.campaign_id };
+    runs.take_reached(&mut unreached, run.ordinal, runs.last().await?).await?;
+    Ok(unreached)
+}
+
+/// Somebody, in little memory.
+type Id = [u8; 16];
+
+fn id(recipient: &str) -> Id {
+    let mut id = [0; 16];
+    id.copy_from_slice(&digest(&[recipient])[..16]);
+    id
+}
+
+/// Those whom no run has reached that was looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Unreached {
+    ids: HashSet<Id>,
+    /// How many there were before anything was looked at.
+    of: usize,
+    /// The last run that has reached one of them, or is to.
+    last: Option<Text>,
+    /// Runs that are over, and in which one of them failed whom a job that is redriven would try again.
+    reopenable: Vec<(CampaignRun, u64)>,
+}
+
+impl Unreached {
+    /// All of an audience.
+    pub(crate) async fn of_audience(store: &dyn Store, audience: &Audience) -> Result<Self, Error> {
+        let mut ids = HashSet::new();
+        for number in audience.numbers() {
+            ids.extend(audience::read(store, &audience.id, number).await?.iter().map(|it| id(&it.id)));
+        }
+        Ok(Self { of: ids.len(), ids, ..Self::default() })
+    }
+
+    /// Whether somebody is one of them.
+    pub(crate) fn has(&self, recipient: &str) -> bool {
+        self.ids.contains(&id(recipient))
+    }
+
+    /// Whether there is nobody.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// How many were reached, or are to be.
+    pub(crate) fn reached(&self) -> usize {
+        self.of - self.ids.len()
+    }
+
+    /// Nothing is deployed if somebody was reached.
+    pub(crate) fn refuse(&self, campaign: &Text) -> Result<(), Refused> {
+        let (campaign, reached, of) = (campaign.to_string(), self.reached(), self.of);
+        match &self.last {
+            Some(last) => Err(Refused::Reached { campaign, reached, of, last: last.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    /// The audience without those who were reached: stored anew, in parts of the same size.
+    pub(crate) async fn gather(
+        &self,
+        store: &dyn Store,
+        scope: &Scope,
+        audience: &Audience,
+        entropy: &Entropy,
+    ) -> Result<Audience, Refused> {
+        if self.reached() == 0 {
+            return Ok(audience.clone());
+        }
+        let part_items = audience.parts.iter().copied().max().unwrap_or(1);
+        let mut gathering = Gathering::begin(store, scope.clone(), part_items, entropy);
+        for number in audience.numbers() {
+            for recipient in audience::read(store, &audience.id, number).await? {
+                if self.has(&recipient.id) {
+                    gathering.add(recipient).await?;
+                }
+            }
+        }
+        gathering.finish().await
+    }
+
+    /// A commit that is refused if a job was redriven since, and after which nobody redrives one without having looked again.
+    pub(crate) fn guard(&self, commit: Commit) -> Commit {
+        self.reopenable.iter().fold(commit, |commit, (run, version)| commit.update(run, *version))
+    }
+
+    async fn take_reached_by(&mut self, store: &dyn Store, run: &CampaignRun, version: u64) -> Result<(), Error> {
+        let before = self.ids.len();
+        if rows::run_status(run).is_over() {
+            self.take_settled(store, run, version).await?;
+        } else {
+            // What becomes of them is not known yet.
+            for number in 0..run.jobs {
+                for recipient in audience::read(store, &run.audience_id, number).await? {
+                    self.ids.remove(&id(&recipient.id));
+                }
+            }
+        }
+        if self.ids.len() < before && self.last.is_none() {
+            self.last = Some(run.id.clone());
+        }
+        Ok(())
+    }
+
+    /// Takes those out whom a run that is over has reached.
+    async fn take_settled(&mut self, store: &dyn Store, run: &CampaignRun, version: u64) -> Result<(), Error> {
+        let mut scan = Scan::by::<OutboxItem>(OutboxItem::BY_RUN).equal(&run.id);
+        let mut is_reopenable = false;
+        loop {
+            let page: Vec<(OutboxItem, u64)> = store.list(scan.clone()).await?;
+            for (row, _) in &page {
+                match rows::standing(row) {
+                    Standing::Skipped => {}
+                    Standing::Failed => {
+                        let is_exhausted = row.reason.as_deref() == Some(Reason::Exhausted.as_str());
+                        is_reopenable |= is_exhausted && self.has(&row.recipient_id);
+                    }
+                    _ => drop(self.ids.remove(&id(&row.recipient_id))),
+                }
+            }
+            match page.last() {
+                Some((last, _)) if page.len() == scan.limit => scan = scan.after(last),
+                _ => break,
+            }
+        }
+        if is_reopenable {
+            self.reopenable.push((run.clone(), version));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! Deploying a campaign another time: nobody is reached again whom an earlier run has reached, unless that is wanted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use onward_dispatch::Answer;
+use onward_dispatcher::{Campaigns, Deployed, Deployment, Entropy, Reached, Refused, Scope};
+use onward_journal::{ExecutionId, Timestamp};
+use onward_runs::{RunEventRecord, RunId};
+use onward_store::{
+    Admitted, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, RunHead, Scan, Store, Stored, Table,
+};
+
+use crate::world::{Counting, TERMS, World, accepted, deployment, recipient, scope};
+
+fn wanted(key: &str, reached: Reached) -> Deployment {
+    Deployment { reached, ..deployment(Some(key)) }
+}
+
+/// A store whose answers take their time, so that others come between; that of the first commit is lost, if it is to be.
+struct Distant {
+    store: Arc<dyn Store>,
+    loses: AtomicBool,
+}
+
+impl Distant {
+    fn campaigns(world: &World, loses: bool) -> Campaigns {
+        let store = Self { store: Arc::clone(&world.store), loses: AtomicBool::new(loses) };
+        Campaigns::new(Arc::new(store), scope())
+    }
+}
+
+#[async_trait]
+impl Store for Distant {
+    fn policy(&self) -> &Policy {
+        self.store.policy()
+    }
+
+    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+        tokio::task::yield_now().await;
+        let applied = self.store.apply(commit).await;
+        let is_lost = self.loses.swap(false, Ordering::SeqCst);
+        if is_lost { Err(Error::OutcomeUnknown("the line is dead".to_owned())) } else { applied }
+    }
+
+    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
+        tokio::task::yield_now().await;
+        self.store.row(table, key).await
+    }
+
+    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
+        tokio::task::yield_now().await;
+        self.store.rows(scan).await
+    }
+
+    async fn count(&self, scan: Scan) -> Result<u64, Error> {
+        self.store.count(scan).await
+    }
+
+    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+        self.store.journal(execution, from, limit).await
+    }
+
+    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
+        self.store.run_events(run, page).await
+    }
+
+    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        self.store.run(run).await
+    }
+
+    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        self.store.runs(behind, after, limit).await
+    }
+
+    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
+        self.store.purge(purge).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        self.store.now().await
+    }
+}
+
+fn reached_by(last: &str, reached: usize, of: usize) -> Result<Deployed, Refused> {
+    Err(Refused::Reached { campaign: "spring".to_owned(), reached, of, last: last.to_owned() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_was_reached_is_not_reached_by_a_changed_campaign_unless_that_is_said() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let first = world.deploy_as(wanted("one", Reached::Refuse), &["a", "b", "c", "d", "e"]).await.unwrap().run;
+    let more = ["f", "e", "d", "c", "b", "a", "g"];
+    assert_eq!(world.deploy_as(wanted("two", Reached::Refuse), &more).await, reached_by(&first, 5, 7));
+    world.work_until_over(&first).await;
+    assert_eq!(world.deploy_as(wanted("two", Reached::Refuse), &more).await, reached_by(&first, 5, 7));
+    let mended = Deployment { document: "{\"subject\":\"mended\"}".into(), ..wanted("three", Reached::Refuse) };
+    assert_eq!(world.deploy_as(mended, &["a", "b"]).await, reached_by(&first, 2, 2));
+
+    let second = world.deploy_as(wanted("two", Reached::LeaveOut), &more).await.unwrap();
+    assert_eq!((second.items, second.left_out, second.existed), (2, 5, false));
+    let asked_again = world.deploy_as(wanted("two", Reached::LeaveOut), &more).await.unwrap();
+    assert_eq!((&asked_again.run, asked_again.existed), (&second.run, true), "a key is one run all the same");
+    world.work_until_over(&second.run).await;
+    assert!(world.provider.calls().values().all(|count| *count == 1), "{:?}", world.provider.calls());
+    assert_eq!(world.provider.calls().len(), 7);
+    let nobody = world.deploy_as(wanted("four", Reached::LeaveOut), &more).await;
+    assert_eq!(nobody, reached_by(&second.run, 7, 7));
+
+    let again = world.deploy_as(wanted("five", Reached::Again), &more).await.unwrap();
+    world.work_until_over(&again.run).await;
+    assert!(world.provider.calls().values().all(|count| *count == 2), "{:?}", world.provider.calls());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_was_not_reached_and_whoever_is_new_is_deployed_for_without_a_word() {
+    let script = |who: &str, count| match (who, count) {
+        ("b", 1) => Answer::Refused("mailbox full".into()),
+        _ => accepted(),
+    };
+    let world = World::new(Counting::new(script), TERMS);
+    let first = world.deploy(&["a", "b"]).await.unwrap().run;
+    world.work_until_over(&first).await;
+    let second = world.deploy(&["b", "c"]).await.unwrap().run;
+    world.work_until_over(&second).await;
+    let elsewhere = Campaigns::new(Arc::clone(&world.store), Scope { tenant: "other".into(), ..scope() });
+    elsewhere.put_part("all", 0, &[recipient("a")]).await.unwrap();
+    let audience = elsewhere.audience("all").await.unwrap();
+    elsewhere.deploy(&deployment(None), &audience, &Entropy::default()).await.unwrap();
+    world.deploy_as(Deployment { campaign: "autumn".into(), ..deployment(None) }, &["a"]).await.unwrap();
+    let calls = world.provider.calls();
+    assert_eq!((calls["a"], calls["b"], calls["c"]), (1, 2, 1));
+    let nobody = world.campaigns.retry(&first, "ada", &Entropy::default()).await;
+    assert_eq!(nobody, Err(Refused::EverybodyReached), "the second run has reached them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_not_redriven_for_those_whom_a_later_run_is_to_reach() {
+    let busy = |_: &str, count| if count <= 3 { Answer::Later("busy".into()) } else { accepted() };
+    let world = World::new(Counting::new(busy), TERMS);
+    let first = world.deploy(&["a", "b"]).await.unwrap().run;
+    world.work_until_over(&first).await;
+    let second = world.deploy(&["a"]).await.unwrap().run;
+    let job = world.jobs().await.into_iter().find(|job| job.run_id == first).unwrap();
+    assert_eq!(world.campaigns.redrive(&job.id, "ada").await.unwrap().failed, 1, "b alone is tried again");
+    world.work_until_over(&first).await;
+    world.work_until_over(&second).await;
+    assert!(world.provider.calls().values().all(|count| *count == 4), "{:?}", world.provider.calls());
+}
+
+#[tokio::test]
+async fn of_deployments_at_the_same_moment_with_keys_of_their_own_one_reaches_people() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let campaigns = Distant::campaigns(&world, false);
+    campaigns.put_part("all", 0, &["a", "b"].map(recipient)).await.unwrap();
+    let audience = campaigns.audience("all").await.unwrap();
+    let entropy = Entropy::default();
+    for (reached, made) in [(Reached::Refuse, 1), (Reached::LeaveOut, 0), (Reached::Again, 6)] {
+        let deployments: Vec<_> = (0..6).map(|number| wanted(&format!("{reached:?} {number}"), reached)).collect();
+        let all = join_all(deployments.iter().map(|it| campaigns.deploy(it, &audience, &entropy))).await;
+        assert_eq!(all.iter().filter(|it| it.is_ok()).count(), made, "{all:?}");
+    }
+    let runs = campaigns.runs(Some("spring"), None, None, 10).await.unwrap();
+    let mut ordinals: Vec<u32> = runs.iter().map(|run| run.ordinal).collect();
+    ordinals.sort_unstable();
+    assert_eq!(ordinals, [1, 2, 3, 4, 5, 6, 7], "each has a place of its own");
+}
+
+#[tokio::test]
+async fn deployments_at_the_same_moment_with_one_key_are_one_run() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let campaigns = Distant::campaigns(&world, false);
+    campaigns.put_part("all", 0, &["a", "b"].map(recipient)).await.unwrap();
+    let (audience, entropy) = (campaigns.audience("all").await.unwrap(), Entropy::default());
+    let deployment = deployment(Some("k"));
+    // One begins a step after the other, so that each step of one comes between two of another.
+    let made = join_all((0..12).map(async |steps| {
+        for _ in 0..steps {
+            tokio::task::yield_now().await;
+        }
+        campaigns.deploy(&deployment, &audience, &entropy).await.unwrap()
+    }))
+    .await;
+    assert!(made.iter().all(|it| it.run == made[0].run), "{made:?}");
+    assert_eq!(made.iter().filter(|it| !it.existed).count(), 1, "{made:?}");
+}
+
+#[tokio::test]
+async fn a_deployment_and_a_retry_at_the_same_moment_do_not_reach_the_same_people() {
+    let world = World::new(Counting::new(|_, _| Answer::Refused("mailbox full".into())), TERMS);
+    let first = world.deploy(&["a", "b"]).await.unwrap().run;
+    world.work_until_over(&first).await;
+    let campaigns = Distant::campaigns(&world, false);
+    campaigns.put_part("all", 0, &["b", "a"].map(recipient)).await.unwrap();
+    let (audience, entropy) = (campaigns.audience("all").await.unwrap(), Entropy::default());
+    let deployment = deployment(None);
+    let (deployed, retried) =
+        tokio::join!(campaigns.deploy(&deployment, &audience, &entropy), campaigns.retry(&first, "ada", &entropy));
+    assert!(deployed.is_ok() != retried.is_ok(), "{deployed:?} {retried:?}");
+    assert_eq!(campaigns.runs(Some("spring"), None, None, 10).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_deployment_whose_answer_was_lost_is_found_again_without_a_key() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    world.campaigns.put_part("all", 0, &[recipient("a")]).await.unwrap();
+    let campaigns = Distant::campaigns(&world, true);
+    let audience = campaigns.audience("all").await.unwrap();
+    let made = campaigns.deploy(&deployment(None), &audience, &Entropy::default()).await.unwrap();
+    assert!(!made.existed);
+    let runs = campaigns.runs(Some("spring"), None, None, 10).await.unwrap();
+    assert_eq!(runs.iter().map(|run| &run.id).collect::<Vec<_>>(), [&made.run]);
+}
