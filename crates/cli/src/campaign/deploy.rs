@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use onward_api::campaign::{AudiencePart, DeployCampaign, DeployedCampaign, Reached, Recipient};
+use onward_api::campaign::{AudiencePart, DeployCampaign, DeployedCampaign, Prerequisite, Reached, Recipient};
 use onward_api::problem::{Code, Problem};
+use onward_campaign::audience::Report;
 use onward_dispatcher::Entropy;
 
 use super::file::{Campaigned, Looked};
@@ -56,12 +57,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let onward = args.work.open(Want::Create).await?;
     check::add(&mut prerequisites, onward.check_campaign(file.document()?).await?.prerequisites);
     if prerequisites.iter().any(|it| !it.pass) {
-        if args.json {
-            writeln!(io::stdout(), "{}", serde_json::json!({ "pass": false, "prerequisites": prerequisites }))?;
-        } else {
-            check::print(&prerequisites, &report)?;
-        }
-        return Ok(ExitCode::from(1));
+        return unmet(args, &prerequisites, &report);
     }
     let audience = Entropy::default().id().to_string();
     upload(&file, &onward, &audience, report.good).await?;
@@ -80,6 +76,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut deployed = match persist(async || onward.deploy_campaign(deploy.clone()).await).await {
         Ok(deployed) => deployed,
         Err(problem) if problem.code == Code::ReachedBefore => return refuse(args, &problem),
+        Err(problem) if !problem.prerequisites.is_empty() => return unmet(args, &problem.prerequisites, &report),
         Err(problem) => return Err(problem.into()),
     };
     deployed.prerequisites = prerequisites;
@@ -89,6 +86,16 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         tell(&deployed)?;
     }
     if args.watch { watch::until_over(&onward, &deployed.run, args.json).await } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// It cannot be deployed: says what was looked at.
+fn unmet(args: &Args, prerequisites: &[Prerequisite], report: &Report) -> anyhow::Result<ExitCode> {
+    if args.json {
+        writeln!(io::stdout(), "{}", serde_json::json!({ "pass": false, "prerequisites": prerequisites }))?;
+    } else {
+        check::print(prerequisites, report)?;
+    }
+    Ok(ExitCode::from(1))
 }
 
 /// Earlier runs have reached people: says how to go on.

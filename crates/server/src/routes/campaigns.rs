@@ -71,6 +71,10 @@ pub(super) async fn put_part(
 }
 
 /// Deploys a campaign for an audience whose parts are stored: a run and its jobs, all of it or nothing.
+///
+/// All of the audience is looked at before: what does not pass is told in `prerequisites` of a problem with the status 422. If
+/// earlier runs of the campaign have reached any of its people, or are to, it is refused (409, `reached_before`), unless
+/// `reached` says otherwise.
 #[utoipa::path(
     post, path = "/v1/campaign-runs", tag = "campaigns", operation_id = "deployCampaign",
     request_body = DeployCampaign,
