@@ -178,6 +178,9 @@ fn founded(verdict: ItemVerdict, message_id: Option<String>, why: &str) -> Resul
     if why.trim().is_empty() {
         return Err(Problem::new(Code::Unprocessable, "why: how it is known what became of the item"));
     }
+    if message_id.as_deref().is_some_and(|id| id.chars().any(char::is_control)) {
+        return Err(Problem::new(Code::Unprocessable, "the id of a message has no line breaks or control characters"));
+    }
     Ok(match verdict {
         ItemVerdict::Sent => Verdict::Served(message_id),
         ItemVerdict::Failed => Verdict::Failed,

@@ -301,7 +301,7 @@ impl World {
                 self.report.retried += deployed.items;
                 Ok(true)
             }
-            Err(Refused::NobodyToReach) if self.recipients.is_empty() => Ok(false),
+            Err(Refused::EverybodyReached) if self.recipients.is_empty() => Ok(false),
             other => Err(format!("{:?} were not reached: {other:?}\n{}", self.recipients, self.dump().await)),
         }
     }
