@@ -6,13 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_dispatcher::{Options, Verdict};
-use onward_journal::{ExecutionId, Timestamp};
-use onward_runs::{RunEventRecord, RunId};
-use onward_store::{
-    Admitted, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, RunHead, Scan, Store, Stored, Table,
-};
+use onward_store::{Admitted, Error, Receipt, Store};
 use tokio::sync::{Notify, watch};
 
+use crate::between::{Between, Meddle};
 use crate::world::{Counting, TERMS, World, accepted};
 
 /// Where a worker stops for ever.
@@ -27,9 +24,8 @@ enum Point {
 /// More than a lease.
 const LATE: Duration = Duration::from_secs(400);
 
-/// A store at which a worker stops, and that says when.
+/// A commit at which a worker stops, and that says when.
 struct Deadly {
-    store: Arc<dyn Store>,
     point: Point,
     commits: AtomicU32,
     reached: Arc<Notify>,
@@ -45,57 +41,17 @@ impl Deadly {
 }
 
 #[async_trait]
-impl Store for Deadly {
-    fn policy(&self) -> &Policy {
-        self.store.policy()
-    }
-
-    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+impl Meddle for Deadly {
+    async fn apply(&self, store: &dyn Store, commit: Admitted) -> Result<Receipt, Error> {
         let number = 1 + self.commits.fetch_add(1, Ordering::SeqCst);
         self.stop_at(Point::Before(number)).await;
-        let applied = self.store.apply(commit).await;
+        let applied = store.apply(commit).await;
         self.stop_at(Point::After(number)).await;
         if self.point == Point::Late(number) {
             self.reached.notify_one();
             tokio::time::sleep(LATE).await;
         }
         applied
-    }
-
-    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
-        self.store.row(table, key).await
-    }
-
-    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
-        self.store.rows(scan).await
-    }
-
-    async fn count(&self, scan: Scan) -> Result<u64, Error> {
-        self.store.count(scan).await
-    }
-
-    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
-        self.store.journal(execution, from, limit).await
-    }
-
-    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        self.store.run_events(run, page).await
-    }
-
-    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
-        self.store.run(run).await
-    }
-
-    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
-        self.store.runs(behind, after, limit).await
-    }
-
-    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
-        self.store.purge(purge).await
-    }
-
-    async fn now(&self) -> Result<Timestamp, Error> {
-        self.store.now().await
     }
 }
 
@@ -106,8 +62,8 @@ async fn die_at(point: Point) -> Option<usize> {
     let world = World::new(Counting::new(|_, _| accepted()), terms);
     let run = world.deploy(&people).await.unwrap().run;
     let reached = Arc::new(Notify::new());
-    let store =
-        Deadly { store: Arc::clone(&world.store), point, commits: AtomicU32::new(0), reached: Arc::clone(&reached) };
+    let deadly = Deadly { point, commits: AtomicU32::new(0), reached: Arc::clone(&reached) };
+    let store = Between(Arc::clone(&world.store), deadly);
     let (stop, stopped) = watch::channel(false);
     let doomed = tokio::spawn(world.dispatcher_on(Arc::new(store)).run(stopped));
     let is_over = async {
@@ -151,12 +107,8 @@ async fn whoever_stood_still_calls_for_what_is_still_its_own() {
         let world = World::new(Counting::new(|_, _| accepted()), TERMS);
         let run = world.deploy(&["a", "b", "c", "d", "e", "f"]).await.unwrap().run;
         let (commits, reached) = (AtomicU32::new(0), Arc::new(Notify::new()));
-        let store = Arc::new(Deadly {
-            store: Arc::clone(&world.store),
-            point: Point::Late(number),
-            commits,
-            reached: Arc::clone(&reached),
-        });
+        let deadly = Deadly { point: Point::Late(number), commits, reached: Arc::clone(&reached) };
+        let store = Arc::new(Between(Arc::clone(&world.store), deadly));
         let (stop, stopped) = watch::channel(false);
         let working = tokio::spawn(world.dispatcher_on(Arc::clone(&store) as Arc<dyn Store>).run(stopped));
         while world.campaigns.run(&run).await.unwrap().ended_at.is_none() {
@@ -166,7 +118,7 @@ async fn whoever_stood_still_calls_for_what_is_still_its_own() {
         stop.send_replace(true);
         working.await.unwrap().unwrap();
         assert!(world.provider.calls().values().all(|count| *count == 1), "{number}: {:?}", world.provider.calls());
-        if store.commits.load(Ordering::SeqCst) < number {
+        if store.1.commits.load(Ordering::SeqCst) < number {
             assert!(number > 4, "it stood still where it reserves");
             return;
         }

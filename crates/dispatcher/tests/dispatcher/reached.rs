@@ -7,12 +7,9 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use onward_dispatch::Answer;
 use onward_dispatcher::{Campaigns, Deployed, Deployment, Entropy, Reached, Refused, Scope};
-use onward_journal::{ExecutionId, Timestamp};
-use onward_runs::{RunEventRecord, RunId};
-use onward_store::{
-    Admitted, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, RunHead, Scan, Store, Stored, Table,
-};
+use onward_store::{Admitted, Error, Receipt, Store, Table};
 
+use crate::between::{Between, Meddle};
 use crate::world::{Counting, TERMS, World, accepted, deployment, recipient, scope};
 
 fn wanted(key: &str, reached: Reached) -> Deployment {
@@ -21,66 +18,28 @@ fn wanted(key: &str, reached: Reached) -> Deployment {
 
 /// A store whose answers take their time, so that others come between; that of the first commit is lost, if it is to be.
 struct Distant {
-    store: Arc<dyn Store>,
     loses: AtomicBool,
 }
 
 impl Distant {
     fn campaigns(world: &World, loses: bool) -> Campaigns {
-        let store = Self { store: Arc::clone(&world.store), loses: AtomicBool::new(loses) };
+        let store = Between(Arc::clone(&world.store), Self { loses: AtomicBool::new(loses) });
         Campaigns::new(Arc::new(store), scope())
     }
 }
 
 #[async_trait]
-impl Store for Distant {
-    fn policy(&self) -> &Policy {
-        self.store.policy()
-    }
-
-    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+impl Meddle for Distant {
+    async fn apply(&self, store: &dyn Store, commit: Admitted) -> Result<Receipt, Error> {
         tokio::task::yield_now().await;
-        let applied = self.store.apply(commit).await;
+        let applied = store.apply(commit).await;
         let is_lost = self.loses.swap(false, Ordering::SeqCst);
         if is_lost { Err(Error::OutcomeUnknown("the line is dead".to_owned())) } else { applied }
     }
 
-    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
+    async fn read(&self, _table: &Table) -> Result<(), Error> {
         tokio::task::yield_now().await;
-        self.store.row(table, key).await
-    }
-
-    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
-        tokio::task::yield_now().await;
-        self.store.rows(scan).await
-    }
-
-    async fn count(&self, scan: Scan) -> Result<u64, Error> {
-        self.store.count(scan).await
-    }
-
-    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
-        self.store.journal(execution, from, limit).await
-    }
-
-    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        self.store.run_events(run, page).await
-    }
-
-    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
-        self.store.run(run).await
-    }
-
-    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
-        self.store.runs(behind, after, limit).await
-    }
-
-    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
-        self.store.purge(purge).await
-    }
-
-    async fn now(&self) -> Result<Timestamp, Error> {
-        self.store.now().await
+        Ok(())
     }
 }
 

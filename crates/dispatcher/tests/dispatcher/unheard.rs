@@ -7,88 +7,45 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onward_dispatch::{Answer, Terms};
 use onward_dispatcher::{Dispatcher, Open, Options};
-use onward_journal::{ExecutionId, Timestamp};
-use onward_runs::{RunEventRecord, RunId};
 use onward_store::tables::Job;
-use onward_store::{
-    Admitted, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, Record as _, RunHead, Scan, Store,
-    Stored, Table,
-};
+use onward_store::{Admitted, Error, Receipt, Record as _, Store, Table};
 use tokio::sync::watch;
 
+use crate::between::{Between, Meddle};
 use crate::turns::{Slow, outlet};
 use crate::world::{Counting, TERMS, World, accepted};
 
 /// The second commit, a renewal, is stored and not heard of, and cannot be read either. The fourth, which has what the provider
 /// said, is neither stored nor heard of.
 struct Cut {
-    store: Arc<dyn Store>,
     commits: AtomicU32,
     is_unreadable: AtomicBool,
 }
 
 #[async_trait]
-impl Store for Cut {
-    fn policy(&self) -> &Policy {
-        self.store.policy()
-    }
-
-    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+impl Meddle for Cut {
+    async fn apply(&self, store: &dyn Store, commit: Admitted) -> Result<Receipt, Error> {
         match 1 + self.commits.fetch_add(1, Ordering::SeqCst) {
             2 => {
-                self.store.apply(commit).await?;
+                store.apply(commit).await?;
                 self.is_unreadable.store(true, Ordering::SeqCst);
                 Err(Error::OutcomeUnknown("cut off".to_owned()))
             }
             4 => Err(Error::OutcomeUnknown("cut off".to_owned())),
-            _ => self.store.apply(commit).await,
+            _ => store.apply(commit).await,
         }
     }
 
-    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
-        if table.name == Job::TABLE.name && self.is_unreadable.swap(false, Ordering::SeqCst) {
-            return Err(Error::Unavailable("not now".to_owned()));
-        }
-        self.store.row(table, key).await
-    }
-
-    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
-        self.store.rows(scan).await
-    }
-
-    async fn count(&self, scan: Scan) -> Result<u64, Error> {
-        self.store.count(scan).await
-    }
-
-    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
-        self.store.journal(execution, from, limit).await
-    }
-
-    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        self.store.run_events(run, page).await
-    }
-
-    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
-        self.store.run(run).await
-    }
-
-    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
-        self.store.runs(behind, after, limit).await
-    }
-
-    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
-        self.store.purge(purge).await
-    }
-
-    async fn now(&self) -> Result<Timestamp, Error> {
-        self.store.now().await
+    async fn read(&self, table: &Table) -> Result<(), Error> {
+        let is_unreadable = table.name == Job::TABLE.name && self.is_unreadable.swap(false, Ordering::SeqCst);
+        if is_unreadable { Err(Error::Unavailable("not now".to_owned())) } else { Ok(()) }
     }
 }
 
 /// Works for an hour on a store that is cut off, by a provider that takes half a minute for each.
 async fn live_through(world: &World) -> Vec<String> {
     let (slow, is_unreadable) = (Arc::new(Slow::default()), AtomicBool::new(false));
-    let store = Cut { store: Arc::clone(&world.store), commits: AtomicU32::new(0), is_unreadable };
+    let store = Between(Arc::clone(&world.store), Cut { commits: AtomicU32::new(0), is_unreadable });
     let terms = Terms { window: 1, calls_max: 9, attempts_max: 9, ..TERMS };
     let outlet = outlet(Arc::clone(&slow) as _, Open, terms);
     let options = Options { lanes: 1, lease: Duration::from_secs(60), ..Options::default() };
