@@ -3,7 +3,6 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use anyhow::bail;
 use onward_api::campaign::Control;
 
 use super::{ByArg, RunArg, ls};
@@ -26,10 +25,6 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, control: Control) -> anyhow::Result<ExitCode> {
     let onward = args.work.open(Want::Write).await?;
     let run = onward.control_campaign(&args.run.run, control, args.by.by()).await?;
-    // One that was paused, or never was, is as it is wanted, and does not go on.
-    if run.summary.status.is_over() && control != Control::Cancelled {
-        bail!("the campaign run {} is over", run.summary.run);
-    }
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&run)?)?;
     } else {
