@@ -157,6 +157,9 @@ pub struct Attempt {
     /// Which try since anything was settled.
     attempts: u32,
     has_progressed: bool,
+    /// It was tried as often as it may be, and nobody was left to say so: whoever did was not heard of again. Nothing more is
+    /// begun.
+    is_beyond: bool,
     /// The provider takes nothing now.
     busy: Option<Option<u64>>,
     /// Nobody may be reached now.
@@ -201,6 +204,7 @@ impl Attempt {
             order,
             attempts,
             has_progressed: false,
+            is_beyond: attempts > terms.attempts_max,
             busy: None,
             put_off: None,
             deferred: none.clone(),
@@ -267,14 +271,14 @@ impl Attempt {
     }
 
     fn decide(&mut self, entropy: u64) -> Step {
-        let goes_on = self.order == Order::Go && self.busy.is_none() && self.put_off.is_none() && !self.is_beyond();
+        let goes_on = self.order == Order::Go && self.busy.is_none() && self.put_off.is_none() && !self.is_beyond;
         let open = if goes_on { self.open() } else { Vec::new() };
         if !open.is_empty() {
             self.phase = Phase::Admitting(open.clone());
             return Step::Admit(open, self.terms.window.max(1));
         }
         // Who is to begin nothing more ever can still find out what has become of things.
-        let may_look = goes_on || self.order == Order::Cancel || self.is_beyond() && self.order == Order::Go;
+        let may_look = goes_on || self.order == Order::Cancel || self.is_beyond && self.order == Order::Go;
         let doubts = self.doubts();
         if may_look && !doubts.is_empty() {
             // What was answered so far is not to be lost meanwhile.
@@ -324,11 +328,6 @@ impl Attempt {
     pub fn put_off(&mut self, wait_ms: u64) {
         self.put_off = Some(wait_ms);
         self.phase = Phase::Ready;
-    }
-
-    /// Whether it was tried as often as it may be, and nobody was left to say so: whoever did was not heard of again.
-    const fn is_beyond(&self) -> bool {
-        !self.has_progressed && self.attempts > self.terms.attempts_max
     }
 
     /// The items to call the provider for.
@@ -394,6 +393,7 @@ impl Attempt {
         let wait = self.terms.backoff.wait_ms(attempt, entropy);
         match self.busy.flatten() {
             Some(asked) => Some(Conclusion::PutOff(wait.max(asked))),
+            None if self.is_beyond => None,
             None if self.has_progressed || self.attempts < self.terms.attempts_max => Some(Conclusion::Retry(wait)),
             None => None,
         }
@@ -487,7 +487,9 @@ impl Attempt {
     fn settle(&mut self, position: usize, answer: Answer) {
         match answer {
             // It may have taken it before.
-            Answer::Later(error) | Answer::Unfit(error) if self.repeated[position] => self.lose(position, error),
+            Answer::Later(error) | Answer::Unfit(error) | Answer::Refused(error) if self.repeated[position] => {
+                self.lose(position, error);
+            }
             Answer::Busy(error, after_ms) if self.repeated[position] => {
                 self.lose(position, error);
                 self.is_busy(position, after_ms);

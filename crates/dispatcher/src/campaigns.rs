@@ -11,8 +11,9 @@ use serde_json::json;
 use crate::audience::{self, Audience, Gathering, Recipient};
 use crate::deploy::{self, Deployed, Deployment};
 use crate::entropy::Entropy;
+use crate::reached::{Runs, Unreached};
 use crate::verdict::{self, Said, Settled, Verdict};
-use crate::{audit, finish, lists, reached, retry, rows};
+use crate::{audit, finish, lists, retry, rows};
 
 /// Jobs of a campaign: they are made together.
 pub(crate) const JOBS_MAX: usize = 99_000;
@@ -90,7 +91,7 @@ pub enum Refused {
     )]
     Undecided(String, u64),
     /// Another run has taken over from the campaign run.
-    #[error("the campaign run {0} is tried again by {1}")]
+    #[error("those whom the campaign run {0} did not reach are for a later run to reach: {1}")]
     Retried(String, String),
     /// The campaign run is over, or cancelled.
     #[error("the campaign run {0} is over")]
@@ -107,7 +108,7 @@ pub enum Refused {
     #[error("everybody was reached: there is nobody to try again for")]
     EverybodyReached,
     /// Earlier runs of the campaign have reached some of the audience, or are to.
-    #[error("{reached} of {of} were reached by earlier runs of `{campaign}` (the last is {last})")]
+    #[error("{reached} of {of} were reached by earlier runs of `{campaign}`, or are to be (the last is {last})")]
     Reached {
         /// The campaign.
         campaign: String,
@@ -275,6 +276,11 @@ impl Campaigns {
         Ok(retry::retry_of(&*self.store, run).await?)
     }
 
+    /// What the key of a deployment has deployed, if anything.
+    pub async fn deployed(&self, deployment: &Deployment, audience: &Audience) -> Result<Option<Deployed>, Refused> {
+        deploy::before(&*self.store, &self.scope, deployment, audience).await
+    }
+
     /// Deploys a campaign for an audience that is stored.
     pub async fn deploy(
         &self,
@@ -370,24 +376,30 @@ impl Campaigns {
         let mut commit = Commit::new();
         let mut reopened = 0;
         let items = rows::items(&*self.store, &job.id).await?;
-        let unreached = reached::since(&*self.store, &self.scope, &run, &items).await?;
+        let is_exhausted = |row: &OutboxItem| row.reason.as_deref() == Some(Reason::Exhausted.as_str());
+        let exhausted = items.iter().map(|(row, _)| row).filter(|row| is_exhausted(row));
+        let mut unreached = Unreached::of(exhausted.map(|row| row.recipient_id.clone()));
+        let runs = Runs { store: &*self.store, scope: &self.scope, campaign: &run.campaign_id };
+        runs.take_named(&mut unreached, run.ordinal).await?;
         for (row, version) in items {
-            let is_exhausted = row.reason.as_deref() == Some(Reason::Exhausted.as_str());
-            let is_open = is_exhausted && unreached.has(&row.recipient_id);
+            let is_open = is_exhausted(&row) && unreached.has(&row.recipient_id);
             if let Some(to) = rows::standing(&row).after(Act::Redrive).filter(|_| is_open) {
                 let change = Change { to, calls: 0, reason: None, error: None, message_id: None };
                 commit = commit.update(&rows::changed(row, &change, rows::channel(&run), now), version);
                 reopened += 1;
             }
         }
-        if reopened == 0 && unreached.reached() > 0 {
-            return Err(Refused::EverybodyReached);
+        if let Some(later) = unreached.last().filter(|_| reopened == 0) {
+            return Err(Refused::Retried(run.id.to_string(), later.to_string()));
         }
         job.failed -= reopened.min(job.failed);
         (job.attempts, job.run_after, job.status) = (0, now, status.as_str().into());
         commit = commit.update(&job, version);
         if let Some(status) = rows::run_status(&run).after(RunAct::Reopen) {
-            (run.status, run.ended_at, run.wake_at) = (status.as_str().into(), None, now);
+            (run.status, run.ended_at) = (status.as_str().into(), None);
+        }
+        if Control::parse(&run.control) != Some(Control::Paused) {
+            run.wake_at = now;
         }
         // Whoever is about to end the run because all of its jobs are over finds that it has changed.
         commit = commit.update(&run, run_version);

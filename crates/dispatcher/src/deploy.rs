@@ -60,11 +60,8 @@ pub(crate) async fn deploy(
     audience: &Audience,
     entropy: &Entropy,
 ) -> Result<Deployed, Refused> {
-    let Deployment { campaign, key, .. } = deployment;
-    let id = match key {
-        Some(key) => derived_id(&[&scope.tenant, &scope.workspace, campaign, key]),
-        None => entropy.id(),
-    };
+    let campaign = &deployment.campaign;
+    let id = id_by_key(scope, deployment).unwrap_or_else(|| entropy.id());
     let runs = Runs { store, scope, campaign };
     for _ in 0..TRIES {
         let last = runs.last().await?;
@@ -93,6 +90,23 @@ pub(crate) async fn deploy(
     Err(Refused::AtWork(format!("the campaign {campaign}")))
 }
 
+/// The id of the run that a key deploys.
+fn id_by_key(scope: &Scope, Deployment { campaign, key, .. }: &Deployment) -> Option<Text> {
+    key.as_ref().map(|key| derived_id(&[&scope.tenant, &scope.workspace, campaign, key]))
+}
+
+/// What the key of a deployment has deployed, if anything.
+pub(crate) async fn before(
+    store: &dyn Store,
+    scope: &Scope,
+    deployment: &Deployment,
+    audience: &Audience,
+) -> Result<Option<Deployed>, Refused> {
+    let Some(id) = id_by_key(scope, deployment) else { return Ok(None) };
+    let existing = stored(store, &id).await?;
+    existing.map(|existing| same(&existing, deployment, audience)).transpose()
+}
+
 /// Whom of the audience to reach, and how many not; with a commit that is refused if that does not hold any more.
 async fn choose(
     runs: &Runs<'_>,
@@ -106,7 +120,7 @@ async fn choose(
         return Ok((Commit::new(), audience.clone(), 0));
     }
     let mut unreached = Unreached::of_audience(runs.store, audience).await?;
-    runs.take_reached(&mut unreached, 0, last).await?;
+    runs.take_reached(&mut unreached, last).await?;
     if *reached == Reached::Refuse || unreached.is_empty() {
         unreached.refuse(runs.campaign)?;
     }

@@ -146,8 +146,7 @@ impl Dispatcher {
                 {
                     // It may have been paused since it was found.
                     let is_paused = self.orders.of(&found.run.0.id) == Order::Release && !found.is_stale();
-                    let here = turns.of(&found.run.0.tenant_id);
-                    if is_paused || held.contains_key(&found.job.0.id) || !self.is_within_cap(&found, here).await? {
+                    if is_paused || held.contains_key(&found.job.0.id) || !self.is_within_cap(&found, &turns).await? {
                         continue;
                     }
                     turns.begin(&found);
@@ -163,12 +162,15 @@ impl Dispatcher {
                     if lanes.len() >= self.options.lanes {
                         // Whoever came since is to have a turn as well.
                         line = passing(self.find(&held).await)?.unwrap_or_default();
-                        lock(&self.orders.yielding).extend(turns.to_give_way(&line));
+                        let waiting = self.waiting(&line, &turns).await?;
+                        lock(&self.orders.yielding).extend(turns.to_give_way(waiting));
                     }
                     if lanes.is_empty() && swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
                         passing(sweep(&*self.store).await)?;
                         swept = Some(Instant::now());
                     }
+                    // However long that took, others have their turn before the next.
+                    looks.reset();
                 }
                 Some(done) = lanes.join_next() => {
                     let done = done.map_err(|error| Error::Unusable(format!("a lane has ended: {error}")))?;
@@ -218,7 +220,7 @@ impl Dispatcher {
         self.find_stale(&mut line, held, now).await?;
         for run in self.due(now).await? {
             self.orders.note(&run.0);
-            if self.shut.is(&run.0) {
+            if self.shut.is(&run.0) || self.orders.of(&run.0.id) == Order::Release {
                 continue;
             }
             let found = self.jobs_of(&run.0, now).await?;
@@ -288,23 +290,32 @@ impl Dispatcher {
         Ok(found)
     }
 
-    /// Whether another job of the tenant may be worked on, of whose jobs so many are under way here.
-    async fn is_within_cap(&self, found: &Found, here: usize) -> Result<bool, Error> {
-        let Some(max) = self.options.tenant_max else { return Ok(true) };
-        // Those that were begun just now are not locked yet.
-        if here >= max as usize {
-            return Ok(false);
+    /// How many tenants wait in the line that have no lane, and could use one.
+    async fn waiting(&self, line: &Line, turns: &Turns) -> Result<usize, Error> {
+        let mut waiting = 0;
+        for found in line.without_lane(turns) {
+            waiting += usize::from(self.is_within_cap(found, turns).await?);
         }
+        Ok(waiting)
+    }
+
+    /// Whether another job of the tenant may be worked on.
+    async fn is_within_cap(&self, found: &Found, turns: &Turns) -> Result<bool, Error> {
+        let Some(max) = self.options.tenant_max else { return Ok(true) };
+        let (tenant, max) = (&found.run.0.tenant_id, max as usize);
+        let here = turns.of_tenant(tenant);
         // Whoever takes over a job of somebody who is gone has one instead of them.
-        if found.is_stale() {
-            return Ok(true);
+        if here >= max || found.is_stale() {
+            return Ok(here < max);
         }
         let Some(now) = passing(self.store.now().await)? else { return Ok(false) };
-        let (tenant, locked) = (&found.run.0.tenant_id, Text::from(JobStatus::Locked.as_str()));
-        let mut its = Scan::by::<Job>(Job::BY_TENANT).equal(tenant).equal(&locked).limit(max as usize);
+        let locked = Text::from(JobStatus::Locked.as_str());
+        let mut its = Scan::by::<Job>(Job::BY_TENANT).equal(tenant).equal(&locked).limit(max + here);
         its.after = Some(its.equal.iter().cloned().chain([now.to_value(), Text::from("").to_value()]).collect());
-        let count = passing(self.store.count(its).await)?;
-        Ok(count.is_some_and(|count| count < u64::from(max)))
+        let Some(its) = passing(self.store.list::<Job>(its).await)? else { return Ok(false) };
+        // Those that were begun here may not be locked yet, and are counted once.
+        let elsewhere = its.iter().filter(|(job, _)| !turns.has(&job.id)).count();
+        Ok(elsewhere + here < max)
     }
 
     fn begin(&self, lanes: &mut JoinSet<Done>, found: Found, stop: watch::Receiver<bool>) {

@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 
-use onward_dispatch::{Reason, Standing, digest};
+use onward_dispatch::{Control, Reason, Standing, digest};
 use onward_journal::Text;
-use onward_store::tables::{CampaignRun, OutboxItem};
-use onward_store::{Commit, Error, Records as _, Scan, Store};
+use onward_store::tables::{CampaignRun, Job, OutboxItem};
+use onward_store::{Commit, Error, Field as _, Key, Records as _, Scan, Store};
 
 use crate::audience::{self, Audience, Gathering};
 use crate::campaigns::{Refused, Scope};
@@ -48,13 +48,13 @@ impl Runs<'_> {
         Ok(found.first().map_or(0, |(run, _)| run.ordinal))
     }
 
-    /// Takes those out whom runs have reached, or are to: the runs after an ordinal and until another, the last first.
-    pub(crate) async fn take_reached(&self, from: &mut Unreached, after: u32, until: u32) -> Result<(), Error> {
+    /// Takes those out whom runs have reached, or are to: the runs until an ordinal, the last first.
+    pub(crate) async fn take_reached(&self, from: &mut Unreached, until: u32) -> Result<(), Error> {
         let mut scan = self.scan().until(&until).limit(RUNS);
         loop {
             let page: Vec<(CampaignRun, u64)> = self.store.list(scan.clone()).await?;
             for (run, version) in &page {
-                if run.ordinal <= after || from.ids.is_empty() {
+                if from.ids.is_empty() {
                     return Ok(());
                 }
                 from.take_reached_by(self.store, run, *version).await?;
@@ -65,20 +65,29 @@ impl Runs<'_> {
             }
         }
     }
-}
 
-/// Those of the items of a run whom no run has reached that was made after it.
-pub(crate) async fn since(
-    store: &dyn Store,
-    scope: &Scope,
-    run: &CampaignRun,
-    items: &[(OutboxItem, u64)],
-) -> Result<Unreached, Error> {
-    let ids: HashSet<Id> = items.iter().map(|(row, _)| id(&row.recipient_id)).collect();
-    let mut unreached = Unreached { of: ids.len(), ids, ..Unreached::default() };
-    let runs = Runs { store, scope, campaign: &run.campaign_id };
-    runs.take_reached(&mut unreached, run.ordinal, runs.last().await?).await?;
-    Ok(unreached)
+    /// Takes those out for whom a run was made after this ordinal, whatever became of them there: the last run that was made for
+    /// somebody is the one by which they can be tried again, so that no two are.
+    pub(crate) async fn take_named(&self, from: &mut Unreached, after: u32) -> Result<(), Error> {
+        let mut scan = self.scan().limit(RUNS);
+        loop {
+            let page: Vec<(CampaignRun, u64)> = self.store.list(scan.clone()).await?;
+            for (run, _) in &page {
+                if run.ordinal <= after || from.ids.is_empty() {
+                    return Ok(());
+                }
+                let before = from.ids.len();
+                for number in 0..run.jobs {
+                    from.take_part(self.store, run, number).await?;
+                }
+                from.note(before, run);
+            }
+            match page.last() {
+                Some((last, _)) if page.len() == RUNS => scan = scan.after(last),
+                _ => return Ok(()),
+            }
+        }
+    }
 }
 
 /// Somebody, in little memory.
@@ -110,6 +119,17 @@ impl Unreached {
             ids.extend(audience::read(store, &audience.id, number).await?.iter().map(|it| id(&it.id)));
         }
         Ok(Self { of: ids.len(), ids, ..Self::default() })
+    }
+
+    /// These.
+    pub(crate) fn of(recipients: impl Iterator<Item = Text>) -> Self {
+        let ids: HashSet<Id> = recipients.map(|it| id(&it)).collect();
+        Self { of: ids.len(), ids, ..Self::default() }
+    }
+
+    /// The last run by which somebody was taken out.
+    pub(crate) const fn last(&self) -> Option<&Text> {
+        self.last.as_ref()
     }
 
     /// Whether somebody is one of them.
@@ -169,15 +189,41 @@ impl Unreached {
         if rows::run_status(run).is_over() {
             self.take_settled(store, run, version).await?;
         } else {
-            // What becomes of them is not known yet.
             for number in 0..run.jobs {
-                for recipient in audience::read(store, &run.audience_id, number).await? {
-                    self.ids.remove(&id(&recipient.id));
-                }
+                self.take_open(store, run, number).await?;
             }
         }
+        self.note(before, run);
+        Ok(())
+    }
+
+    fn note(&mut self, before: usize, run: &CampaignRun) {
         if self.ids.len() < before && self.last.is_none() {
             self.last = Some(run.id.clone());
+        }
+    }
+
+    /// Takes those out whom a job is for.
+    async fn take_part(&mut self, store: &dyn Store, run: &CampaignRun, number: u32) -> Result<(), Error> {
+        for recipient in audience::read(store, &run.audience_id, number).await? {
+            self.ids.remove(&id(&recipient.id));
+        }
+        Ok(())
+    }
+
+    /// Takes those out whom a job of a run has reached, or may reach, that is not over. What becomes of them is not known yet; but
+    /// of a run that is cancelled, nobody is reached any more by a job that is over.
+    async fn take_open(&mut self, store: &dyn Store, run: &CampaignRun, number: u32) -> Result<(), Error> {
+        let id_of_job = rows::job_id(&run.id, number);
+        let job: Option<(Job, u64)> = store.get(Key(vec![id_of_job.to_value()])).await?;
+        let is_over = job.is_some_and(|(job, _)| rows::job_status(&job).is_over());
+        if !is_over || Control::parse(&run.control) != Some(Control::Cancelled) {
+            return self.take_part(store, run, number).await;
+        }
+        for (row, _) in rows::items(store, &id_of_job).await? {
+            if !matches!(rows::standing(&row), Standing::Skipped | Standing::Failed) {
+                self.ids.remove(&id(&row.recipient_id));
+            }
         }
         Ok(())
     }

@@ -48,12 +48,16 @@ pub(crate) async fn retry(
         let mut unreached = Unreached::default();
         if last > run.ordinal {
             unreached = Unreached::of_audience(store, &unserved).await?;
-            runs.take_reached(&mut unreached, run.ordinal, last).await?;
+            runs.take_named(&mut unreached, run.ordinal).await?;
         }
-        let audience = unreached.gather(store, scope, &unserved, entropy).await.map_err(nobody)?;
+        let by_later = |later: &Text| Refused::Retried(run.id.to_string(), later.to_string());
+        if let Some(later) = unreached.last().filter(|_| unreached.is_empty()) {
+            return Err(by_later(later));
+        }
+        let audience = unreached.gather(store, scope, &unserved, entropy).await?;
         let next = next_run(&run, last + 1, &audience, store.now().await?);
         // Whoever redrives one of its jobs at the same moment changes the run as well: one of the two is refused.
-        let commit = unreached.guard(Commit::new().update(&run, version));
+        let commit = Commit::new().update(&run, version);
         let refused = match launch(store, commit, &next, &audience, by).await {
             Ok(()) => return made(store, &run, &audience).await,
             Err(refused) => refused,

@@ -32,7 +32,7 @@ impl Found {
 /// Jobs that were found and not taken yet: of each tenant, of each of its runs.
 #[derive(Default)]
 pub(crate) struct Line {
-    tenants: VecDeque<(Text, VecDeque<Found>)>,
+    tenants: BTreeMap<Text, BTreeMap<Text, VecDeque<Found>>>,
 }
 
 impl Line {
@@ -41,66 +41,114 @@ impl Line {
     }
 
     pub(crate) fn push(&mut self, found: Found) {
-        let tenant = &found.run.0.tenant_id;
-        match self.tenants.iter_mut().find(|(it, _)| it == tenant) {
-            Some((_, line)) => line.push_back(found),
-            None => self.tenants.push_back((tenant.clone(), [found].into())),
-        }
+        let (tenant, run) = (found.run.0.tenant_id.clone(), found.run.0.id.clone());
+        self.tenants.entry(tenant).or_default().entry(run).or_default().push_back(found);
     }
 
-    /// The next job: of the tenant that has the fewest lanes; of those, the one whose last turn was longest ago.
+    /// The next job: of the tenant that has the fewest lanes; of those, the one whose last turn was longest ago. In the same way
+    /// its runs take turns.
     pub(crate) fn pop(&mut self, turns: &Turns) -> Option<Found> {
-        let turn = |tenant: &Text| (turns.of(tenant), turns.last.get(tenant));
-        let (place, _) = self.tenants.iter().enumerate().min_by_key(|(_, (tenant, _))| turn(tenant))?;
-        let (tenant, mut line) = self.tenants.remove(place)?;
-        let found = line.pop_front();
-        if !line.is_empty() {
-            self.tenants.push_back((tenant, line));
+        let tenant = self.tenants.keys().min_by_key(|tenant| turns.tenants.turn(tenant))?.clone();
+        let runs = self.tenants.get_mut(&tenant)?;
+        let run = runs.keys().min_by_key(|run| turns.runs.turn(run))?.clone();
+        let jobs = runs.get_mut(&run)?;
+        let found = jobs.pop_front();
+        if jobs.is_empty() {
+            runs.remove(&run);
+        }
+        if runs.is_empty() {
+            self.tenants.remove(&tenant);
         }
         found
     }
+
+    /// A job of each tenant that has no lane.
+    pub(crate) fn without_lane<'a>(&'a self, turns: &'a Turns) -> impl Iterator<Item = &'a Found> {
+        let without = self.tenants.iter().filter(|(tenant, _)| turns.of_tenant(tenant) == 0);
+        without.filter_map(|(_, runs)| runs.values().next()?.front())
+    }
 }
 
-/// The jobs that have lanes: whose they are, and since when.
+/// How many lanes each has, and when the last turn of each was, as far back as it matters.
+#[derive(Default)]
+struct Shares {
+    lanes: BTreeMap<Text, usize>,
+    last: BTreeMap<Text, Instant>,
+}
+
+impl Shares {
+    /// Whoever has the least is next.
+    fn turn(&self, it: &Text) -> (usize, Option<Instant>) {
+        (self.lanes.get(it).copied().unwrap_or(0), self.last.get(it).copied())
+    }
+
+    fn begin(&mut self, it: &Text, now: Instant) {
+        *self.lanes.entry(it.clone()).or_default() += 1;
+        self.last.retain(|_, last| now.duration_since(*last) < FORGOTTEN);
+        self.last.insert(it.clone(), now);
+    }
+
+    fn end(&mut self, it: &Text) {
+        if let Some(lanes) = self.lanes.get_mut(it) {
+            *lanes -= 1;
+        }
+        self.lanes.retain(|_, lanes| *lanes > 0);
+    }
+}
+
+/// A job that has a lane.
+struct Turn {
+    tenant: Text,
+    run: Text,
+    since: Instant,
+}
+
+/// The jobs that have lanes, and how those are shared.
 #[derive(Default)]
 pub(crate) struct Turns {
-    jobs: BTreeMap<Text, (Text, Instant)>,
-    /// When tenants had their last turn, as far back as it matters.
-    last: BTreeMap<Text, Instant>,
+    jobs: BTreeMap<Text, Turn>,
+    tenants: Shares,
+    runs: Shares,
 }
 
 impl Turns {
     pub(crate) fn begin(&mut self, found: &Found) {
-        let (tenant, now) = (&found.run.0.tenant_id, Instant::now());
-        self.jobs.insert(found.job.0.id.clone(), (tenant.clone(), now));
-        self.last.retain(|_, last| now.duration_since(*last) < FORGOTTEN);
-        self.last.insert(tenant.clone(), now);
+        let (tenant, run, since) = (found.run.0.tenant_id.clone(), found.run.0.id.clone(), Instant::now());
+        self.tenants.begin(&tenant, since);
+        self.runs.begin(&run, since);
+        self.jobs.insert(found.job.0.id.clone(), Turn { tenant, run, since });
     }
 
     pub(crate) fn end(&mut self, job: &Text) {
-        self.jobs.remove(job);
+        if let Some(Turn { tenant, run, .. }) = self.jobs.remove(job) {
+            self.tenants.end(&tenant);
+            self.runs.end(&run);
+        }
+    }
+
+    /// Whether a job has a lane.
+    pub(crate) fn has(&self, job: &Text) -> bool {
+        self.jobs.contains_key(job)
     }
 
     /// How many lanes a tenant has.
-    pub(crate) fn of(&self, tenant: &Text) -> usize {
-        self.jobs.values().filter(|(it, _)| it == tenant).count()
+    pub(crate) fn of_tenant(&self, tenant: &Text) -> usize {
+        self.tenants.turn(tenant).0
     }
 
-    /// Which jobs are to give way to tenants that wait in the line and have no lane: the oldest of those who have most.
-    pub(crate) fn to_give_way(&self, line: &Line) -> Vec<Text> {
-        let waiting = line.tenants.iter().filter(|(tenant, _)| self.of(tenant) == 0).count();
-        let mut lanes: BTreeMap<&Text, usize> = BTreeMap::new();
-        for (tenant, _) in self.jobs.values() {
-            *lanes.entry(tenant).or_default() += 1;
-        }
-        let mut oldest: Vec<_> = self.jobs.iter().filter(|(_, (_, since))| since.elapsed() >= SLICE).collect();
-        oldest.sort_by_key(|(_, (_, since))| *since);
+    /// Which jobs are to give way to so many tenants that wait and have no lane: the oldest of those who have most.
+    pub(crate) fn to_give_way(&self, waiting: usize) -> Vec<Text> {
+        let mut lanes = self.tenants.lanes.clone();
+        let mut oldest: Vec<_> = self.jobs.iter().filter(|(_, turn)| turn.since.elapsed() >= SLICE).collect();
+        oldest.sort_by_key(|(_, turn)| turn.since);
         let mut chosen = Vec::new();
         for _ in 0..waiting {
-            let most = oldest.iter().enumerate().max_by_key(|(place, (_, (it, _)))| (lanes[it], usize::MAX - place));
-            let Some((place, (_, (tenant, _)))) = most else { break };
-            lanes.entry(tenant).and_modify(|lanes| *lanes -= 1);
-            chosen.push(oldest.remove(place).0.clone());
+            let has = |turn: &Turn| lanes.get(&turn.tenant).copied().unwrap_or(0);
+            let most = oldest.iter().enumerate().max_by_key(|(place, (_, turn))| (has(turn), usize::MAX - place));
+            let Some(place) = most.map(|(place, _)| place) else { break };
+            let (job, turn) = oldest.remove(place);
+            lanes.entry(turn.tenant.clone()).and_modify(|lanes| *lanes -= 1);
+            chosen.push(job.clone());
         }
         chosen
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_dispatch::{Answer, Attempt, Conclusion, Found, Order, Slot, Standing, Step, Terms};
-use onward_dispatcher::{Dispatcher, Entropy, Nature, Options, Outlet, Outlets, Verdict};
+use onward_dispatcher::{Deployment, Dispatcher, Entropy, Nature, Options, Outlet, Outlets, Verdict};
 use onward_store::tables::CampaignRun;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::world::{Counting, TERMS, World, accepted};
+use crate::world::{Counting, TERMS, World, accepted, deployment};
 
 /// The first call is not heard of; what follows is.
 fn lost_once(then: fn(u32) -> Answer) -> Counting {
@@ -20,8 +20,11 @@ const REPEATS: Terms = Terms { repeats: true, ..TERMS };
 
 #[tokio::test(start_paused = true)]
 async fn whoever_does_not_take_a_repetition_has_said_nothing_of_the_first_call() {
-    let answers: [fn(u32) -> Answer; 2] =
-        [|_| Answer::Later("503".into()), |_| Answer::Unfit("there is no name any more".into())];
+    let answers: [fn(u32) -> Answer; 3] = [
+        |_| Answer::Later("503".into()),
+        |_| Answer::Unfit("there is no name any more".into()),
+        |_| Answer::Refused("409: that key was used".into()),
+    ];
     for answer in answers {
         let world = World::new(lost_once(answer), REPEATS);
         world.deploy(&["a"]).await.unwrap();
@@ -57,6 +60,12 @@ fn a_job_whose_workers_keep_dying_is_given_up() {
     attempt.stored(&[]);
     let Step::Store { conclusion, .. } = attempt.next(0) else { panic!("and it is over") };
     assert_eq!(conclusion, Some(Conclusion::Wait), "somebody has to say what became of the one that was called for");
+    // Not even by a provider that could be called again: the call may be what they die of.
+    let slots = vec![slot(Standing::Held, 1), Slot::NEW];
+    let mut attempt = Attempt::new(slots, TERMS.attempts_max + 1, REPEATS, Order::Go);
+    assert!(matches!(attempt.next(0), Step::Store { conclusion: None, .. }));
+    attempt.stored(&[]);
+    assert!(matches!(attempt.next(0), Step::Store { conclusion: Some(Conclusion::Wait), .. }));
 }
 
 #[test]
@@ -141,17 +150,23 @@ async fn whoever_was_reached_is_not_reached_again_because_another_node_ended_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_was_cancelled_when_everybody_had_been_reached_is_completed() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn a_run_that_was_cancelled_is_completed_if_nobody_was_left_out_because_of_that() {
+    let script = |who: &str, _| if who == "b" { Answer::Unknown("it broke off".into()) } else { accepted() };
+    let world = World::new(Counting::new(script), TERMS);
     world.campaigns.suppress("email", "c@example.org", "asked for").await.unwrap();
     let run = world.deploy(&["a", "b", "c", "a"]).await.unwrap().run;
-    world.work_until(async |world| world.jobs().await[0].served == 2).await;
-    let jobs = world.jobs().await;
-    if world.campaigns.run(&run).await.unwrap().ended_at.is_none() {
-        world.campaigns.cancel(&run, "ada").await.unwrap();
+    world.work_until(async |world| world.jobs().await[0].in_doubt == 1).await;
+    let other = world.deploy_as(Deployment { campaign: "other".into(), ..deployment(None) }, &["b", "d"]).await;
+    let other = other.unwrap().run;
+    for run in [&run, &other] {
+        world.campaigns.cancel(run, "ada").await.unwrap();
     }
+    let item = world.items().await.into_iter().find(|item| item.doubt_since.is_some()).unwrap().id;
+    world.campaigns.settle(&item, &Verdict::Served(None), "ada", "its log").await.unwrap();
     world.work_until_over(&run).await;
-    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "completed", "{jobs:?}");
+    world.work_until_over(&other).await;
+    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "completed");
+    assert_eq!(&*world.campaigns.run(&other).await.unwrap().status, "failed", "nobody was reached by it");
 }
 
 #[tokio::test(start_paused = true)]

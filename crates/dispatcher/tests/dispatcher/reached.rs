@@ -92,7 +92,8 @@ async fn whoever_was_not_reached_and_whoever_is_new_is_deployed_for_without_a_wo
     let calls = world.provider.calls();
     assert_eq!((calls["a"], calls["b"], calls["c"]), (1, 2, 1));
     let nobody = world.campaigns.retry(&first, "ada", &Entropy::default()).await;
-    assert_eq!(nobody, Err(Refused::EverybodyReached), "the second run has reached them");
+    let by_second = Refused::Retried(first.to_string(), second.to_string());
+    assert_eq!(nobody, Err(by_second), "they are for the second run to reach");
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,4 +172,28 @@ async fn a_deployment_whose_answer_was_lost_is_found_again_without_a_key() {
     assert!(!made.existed);
     let runs = campaigns.runs(Some("spring"), None, None, 10).await.unwrap();
     assert_eq!(runs.iter().map(|run| &run.id).collect::<Vec<_>>(), [&made.run]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_runs_that_could_not_reach_somebody_the_later_can_be_redriven_and_retried() {
+    let is_back = Arc::new(AtomicBool::new(false));
+    let back = Arc::clone(&is_back);
+    let script = move |_: &str, _| if back.load(Ordering::SeqCst) { accepted() } else { Answer::Later("down".into()) };
+    let world = World::new(Counting::new(script), TERMS);
+    let first = world.deploy_as(wanted("one", Reached::Refuse), &["a", "b"]).await.unwrap().run;
+    world.work_until_over(&first).await;
+    let second = world.deploy_as(wanted("two", Reached::Refuse), &["b"]).await.unwrap().run;
+    world.work_until_over(&second).await;
+    is_back.store(true, Ordering::SeqCst);
+    let called = world.provider.calls();
+    let jobs = world.jobs().await;
+    let job = |run: &str| jobs.iter().find(|job| &*job.run_id == run).unwrap().id.clone();
+    world.campaigns.redrive(&job(&first), "ada").await.unwrap();
+    world.work_until_over(&first).await;
+    world.campaigns.redrive(&job(&second), "ada").await.unwrap();
+    world.work_until_over(&second).await;
+    let more = |who: &str| world.provider.calls()[who] - called[who];
+    assert_eq!((more("a"), more("b")), (1, 1), "each by one of them");
+    let retried = world.campaigns.retry(&first, "ada", &Entropy::default()).await;
+    assert_eq!(retried, Err(Refused::Retried(first.to_string(), second.to_string())));
 }

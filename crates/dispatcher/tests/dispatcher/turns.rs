@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onward_dispatch::{Answer, Terms};
 use onward_dispatcher::{
-    Admission, Campaigns, Compose, Dispatcher, Entropy, Gate, Message, Nature, Open, Options, Outlet, Outlets,
-    Provider, Recipient, Reservation, Scope,
+    Admission, Campaigns, Compose, Deployment, Dispatcher, Entropy, Gate, Message, Nature, Open, Options, Outlet,
+    Outlets, Provider, Recipient, Reservation, Scope,
 };
 use onward_journal::{Text, Timestamp};
 use onward_store::tables::CampaignRun;
@@ -177,4 +177,27 @@ async fn a_panic_on_the_way_ends_no_other_work() {
     let run = world.deploy(&["a", "b"]).await.unwrap().run;
     world.work_until_over(&run).await;
     assert_eq!(world.provider.calls().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_of_a_tenant_take_turns_as_well() {
+    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let outlet = outlet(Arc::new(Slow::default()), Open, TERMS);
+    let (campaigns, _) = deploy(&world, "slow", 10_000).await;
+    let (stop, stopped) = watch::channel(false);
+    let options = Options { lanes: 4, ..Options::default() };
+    let working = tokio::spawn(Dispatcher::new(Arc::clone(&world.store), Arc::new(outlet), options).run(stopped));
+    sleep(Duration::from_secs(5)).await;
+    let entropy = Entropy::default();
+    let mut gathering = campaigns.gather(100, &entropy);
+    gathering.add(recipient("other")).await.unwrap();
+    let second = Deployment { campaign: "small".into(), ..deployment(None) };
+    let run = campaigns.deploy(&second, &gathering.finish().await.unwrap(), &entropy).await.unwrap().run;
+    let since = Instant::now();
+    while campaigns.run(&run).await.unwrap().ended_at.is_none() && since.elapsed() < Duration::from_secs(3_600) {
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert!(since.elapsed() < Duration::from_secs(600), "it waited for {:?}", since.elapsed());
+    stop.send_replace(true);
+    working.await.unwrap().unwrap();
 }

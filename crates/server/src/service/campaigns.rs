@@ -266,9 +266,6 @@ impl Campaigning for Service {
         let campaign = parsed(&campaign)?;
         let campaigns = self.campaigns();
         let audience = campaigns.audience(&audience).await.map_err(problem)?;
-        let now = self.client.store().now().await.map_err(store)?;
-        let looked = audience::look(&campaigns, &campaign, &audience, now).await.map_err(problem)?;
-        let prerequisites = met(self.with_provider(&campaign, looked))?;
         let scheduled_for = campaign.schedule.begins_at().map_err(|error| unreadable("schedule", error))?;
         let deployment = Deployment {
             campaign: campaign.id.as_str().into(),
@@ -284,6 +281,13 @@ impl Campaigning for Service {
             },
             by: self.who(by.as_deref())?,
         };
+        // Whoever has heard no answer asks again, whatever has changed since.
+        if let Some(made) = campaigns.deployed(&deployment, &audience).await.map_err(problem)? {
+            return Ok(deployed(&made));
+        }
+        let now = self.client.store().now().await.map_err(store)?;
+        let looked = audience::look(&campaigns, &campaign, &audience, now).await.map_err(problem)?;
+        let prerequisites = met(self.with_provider(&campaign, looked))?;
         let made = campaigns.deploy(&deployment, &audience, &Entropy::default()).await.map_err(problem)?;
         Ok(DeployedCampaign { prerequisites, ..deployed(&made) })
     }

@@ -59,6 +59,7 @@ impl Ledger {
                 0..12 => Some(Answer::Later("try again".into())),
                 12..15 => Some(Answer::Busy("too many".into(), Some(5_000))),
                 15..18 => Some(Answer::Unknown("cut off".into())),
+                18..22 => Some(Answer::Refused("that key was used".into())),
                 _ => Some(Answer::Accepted(Some("before".into()))),
             };
         }
