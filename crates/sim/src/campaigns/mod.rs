@@ -35,6 +35,9 @@ use self::store::Flaky;
 /// How long a worker holds a job.
 const LEASE: Duration = Duration::from_secs(60);
 
+/// A commit that nothing was heard of is stored by then, or never.
+const LATE: Duration = Duration::from_secs(90);
+
 /// When worlds begin, in microseconds.
 const BEGUN: i64 = 1_767_225_600_000_000;
 
@@ -285,6 +288,8 @@ impl World {
         }
         self.flaky.be_calm(true);
         self.ledger.be_calm(true);
+        // What somebody wanted may come to be stored only now.
+        sleep(LATE).await;
         drop(self.campaigns.resume(&self.run, "sim").await);
         self.settle_down().await?;
         self.report.stalls = self.flaky.stalls();

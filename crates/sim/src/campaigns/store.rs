@@ -12,7 +12,7 @@ use onward_store::{
 };
 use tokio::time::sleep;
 
-use super::{Chance, LEASE};
+use super::{Chance, LATE, LEASE};
 
 pub(super) struct Flaky {
     store: Arc<dyn Store>,
@@ -68,7 +68,8 @@ impl Store for Flaky {
         if self.fails(2) {
             // It may still come to be stored, when nobody expects it any more.
             if self.chance.percent(50) {
-                let (store, late) = (Arc::clone(&self.store), Duration::from_millis(self.chance.below(90_000)));
+                let late = Duration::from_millis(self.chance.below(u64::try_from(LATE.as_millis()).unwrap_or(1)));
+                let store = Arc::clone(&self.store);
                 tokio::spawn(async move {
                     sleep(late).await;
                     drop(store.apply(commit).await);
