@@ -23,11 +23,6 @@ pub fn parse(channel: Channel, text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Whether an address is written as it is stored and compared.
-pub fn is_stored_form(channel: Channel, address: &str) -> bool {
-    parse(channel, address).is_ok_and(|stored| stored == address)
-}
-
 /// Whether this is one mailbox: an address of mail, with a name before it or not.
 pub fn mailbox(text: &str) -> Result<(), &'static str> {
     let text = text.trim();
@@ -141,6 +136,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn is_stored_form(channel: Channel, address: &str) -> bool {
+        parse(channel, address).is_ok_and(|stored| stored == address)
+    }
 
     #[test]
     fn addresses_that_servers_take_are_taken() {

@@ -492,7 +492,7 @@ impl Attempt {
             }
             Answer::Busy(error, after_ms) if self.repeated[position] => {
                 self.lose(position, error);
-                self.is_busy(position, after_ms);
+                self.note_busy(position, after_ms);
             }
             Answer::Accepted(message_id) => {
                 self.act(position, Act::Accept);
@@ -507,7 +507,7 @@ impl Attempt {
             }
             Answer::Busy(error, after_ms) => {
                 self.defer(position, error);
-                self.is_busy(position, after_ms);
+                self.note_busy(position, after_ms);
             }
         }
     }
@@ -520,7 +520,7 @@ impl Attempt {
     }
 
     /// The provider takes nothing now, which is not this item's fault.
-    fn is_busy(&mut self, position: usize, after_ms: Option<u64>) {
+    fn note_busy(&mut self, position: usize, after_ms: Option<u64>) {
         self.slots[position].calls -= 1;
         let calls = self.slots[position].calls;
         self.change(position).calls = calls;

@@ -39,7 +39,15 @@ impl Runs<'_> {
     fn scan(&self) -> Scan {
         let Scope { tenant, workspace } = self.scope;
         let scan = Scan::by::<CampaignRun>(CampaignRun::BY_ORDINAL).equal(tenant).equal(workspace);
-        scan.equal(self.campaign).reversed()
+        scan.equal(self.campaign).limit(RUNS).reversed()
+    }
+
+    /// The next runs of a scan, if there are any.
+    async fn page(&self, scan: &mut Scan) -> Result<Option<Vec<(CampaignRun, u64)>>, Error> {
+        let page: Vec<(CampaignRun, u64)> = self.store.list(scan.clone()).await?;
+        let Some((last, _)) = page.last() else { return Ok(None) };
+        *scan = scan.clone().after(last);
+        Ok(Some(page))
     }
 
     /// The ordinal of the last one; 0 if there is none.
@@ -50,28 +58,23 @@ impl Runs<'_> {
 
     /// Takes those out whom runs have reached, or are to: the runs until an ordinal, the last first.
     pub(crate) async fn take_reached(&self, from: &mut Unreached, until: u32) -> Result<(), Error> {
-        let mut scan = self.scan().until(&until).limit(RUNS);
-        loop {
-            let page: Vec<(CampaignRun, u64)> = self.store.list(scan.clone()).await?;
+        let mut scan = self.scan().until(&until);
+        while let Some(page) = self.page(&mut scan).await? {
             for (run, version) in &page {
                 if from.ids.is_empty() {
                     return Ok(());
                 }
                 from.take_reached_by(self.store, run, *version).await?;
             }
-            match page.last() {
-                Some((last, _)) if page.len() == RUNS => scan = scan.after(last),
-                _ => return Ok(()),
-            }
         }
+        Ok(())
     }
 
     /// Takes those out for whom a run was made after this ordinal, whatever became of them there: the last run that was made for
     /// somebody is the one by which they can be tried again, so that no two are.
     pub(crate) async fn take_named(&self, from: &mut Unreached, after: u32) -> Result<(), Error> {
-        let mut scan = self.scan().limit(RUNS);
-        loop {
-            let page: Vec<(CampaignRun, u64)> = self.store.list(scan.clone()).await?;
+        let mut scan = self.scan();
+        while let Some(page) = self.page(&mut scan).await? {
             for (run, _) in &page {
                 if run.ordinal <= after || from.ids.is_empty() {
                     return Ok(());
@@ -82,11 +85,8 @@ impl Runs<'_> {
                 }
                 from.note(before, run);
             }
-            match page.last() {
-                Some((last, _)) if page.len() == RUNS => scan = scan.after(last),
-                _ => return Ok(()),
-            }
         }
+        Ok(())
     }
 }
 
