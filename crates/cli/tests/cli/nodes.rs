@@ -32,6 +32,9 @@ const LOADS: usize = 6;
 /// Things that happen besides kills, one after the other.
 const ROUNDS: usize = 4;
 
+/// Rounds at most on a machine so busy that everything was late so far.
+const ROUNDS_MAX: usize = 5 * ROUNDS;
+
 /// Ten seconds unless `ONWARD_NODES_SECONDS` says otherwise.
 fn length() -> Duration {
     let seconds = std::env::var("ONWARD_NODES_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
@@ -49,7 +52,8 @@ async fn survive() {
     let loads: Vec<_> = (0..LOADS).map(|number| tokio::spawn(load(Arc::clone(&world.shared), number))).collect();
     let since = Instant::now();
     let mut round = 0;
-    while since.elapsed() < length() || round < ROUNDS {
+    let is_wanted = |round: usize, times: &Times| round < ROUNDS || round < ROUNDS_MAX && !times.is_kept();
+    while since.elapsed() < length() || is_wanted(round, &world.times) {
         world.kill(round % 3).await;
         match round % ROUNDS {
             0 => world.stop((round + 1) % 3).await,
@@ -100,12 +104,20 @@ struct Times {
 impl Times {
     /// A machine that is busy with other things makes some of them late, and not all.
     fn expect_promise(&self) {
-        assert!(
-            self.killed.iter().any(|took| *took <= LEASE + Duration::from_millis(100)),
-            "within the lease: {:?}",
-            self.killed
-        );
-        assert!(self.stopped.iter().any(|took| *took < LEASE), "sooner than that: {:?}", self.stopped);
+        assert!(self.is_kept_for_killed(), "within the lease: {:?}", self.killed);
+        assert!(self.is_kept_for_stopped(), "sooner than that: {:?}", self.stopped);
+    }
+
+    fn is_kept(&self) -> bool {
+        self.is_kept_for_killed() && self.is_kept_for_stopped()
+    }
+
+    fn is_kept_for_killed(&self) -> bool {
+        self.killed.iter().any(|took| *took <= LEASE + Duration::from_millis(100))
+    }
+
+    fn is_kept_for_stopped(&self) -> bool {
+        self.stopped.iter().any(|took| *took < LEASE)
     }
 }
 
