@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use onward_benches::{Options, Report, median_of};
-use onward_dispatcher::load::Load;
+use onward_dispatcher::bench_load::DispatchLoad;
 use onward_store::Store;
-use onward_store_postgres::Postgres;
-use onward_store_sqlite::Sqlite;
-use onward_testing::Cluster;
+use onward_store_postgres::PostgresStore;
+use onward_store_sqlite::SqliteStore;
+use onward_testing::PostgresCluster;
 use tokio::runtime::Runtime;
 
 const PLAIN: usize = 1_000;
@@ -44,11 +44,11 @@ fn main() -> Result<()> {
 
 fn sqlite(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
     let mut report = Report::new("campaigns on SQLite, WAL, synchronous FULL", "item", options);
-    let yardstick = onward_store_sqlite::yardstick::Yardstick::open(&folder.join("yardstick.db"))?;
+    let yardstick = onward_store_sqlite::baseline::SqliteBaseline::open(&folder.join("yardstick.db"))?;
     let plain = median_of(options, || (), |()| (0..PLAIN).try_for_each(|_| yardstick.commit_row()));
     report.row("plain one-row commits (yardstick)", PLAIN, plain, None);
     let open = |name: &str| -> Result<Arc<dyn Store>> {
-        Ok(Arc::new(Sqlite::open(&folder.join(name), onward_store_sqlite::Options::default())?))
+        Ok(Arc::new(SqliteStore::open(&folder.join(name), onward_store_sqlite::Options::default())?))
     };
     rate(options, runtime, &mut report, open("store.db")?, 30_000.0)?;
     claims(runtime, &mut report, [open("few.db")?, open("many.db")?])?;
@@ -56,9 +56,9 @@ fn sqlite(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
 }
 
 fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
-    let cluster = Cluster::start()?;
+    let cluster = PostgresCluster::start()?;
     let mut report = Report::new("campaigns on Postgres, fsync and synchronous_commit on", "item", options);
-    let yardstick = runtime.block_on(onward_store_postgres::yardstick::Yardstick::open(&cluster.database()?))?;
+    let yardstick = runtime.block_on(onward_store_postgres::baseline::PostgresBaseline::open(&cluster.create_database()?))?;
     let rows = async || {
         for _ in 0..PLAIN {
             yardstick.commit_row().await?;
@@ -69,7 +69,7 @@ fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
     report.row("plain one-row commits (yardstick)", PLAIN, plain, None);
     let open = || -> Result<Arc<dyn Store>> {
         let options = onward_store_postgres::Options::default();
-        Ok(Arc::new(runtime.block_on(Postgres::open(&cluster.database()?, options))?))
+        Ok(Arc::new(runtime.block_on(PostgresStore::open(&cluster.create_database()?, options))?))
     };
     rate(options, runtime, &mut report, open()?, 15_000.0)?;
     claims(runtime, &mut report, [open()?, open()?])?;
@@ -79,11 +79,11 @@ fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
 /// A campaign after the other, each deployed before the clock runs.
 fn rate(options: Options, runtime: &Runtime, report: &mut Report, store: Arc<dyn Store>, target: f64) -> Result<()> {
     let items = if options.is_quick() { 20_000 } else { 100_000 };
-    let load = Load::on(store);
+    let load = DispatchLoad::new(store);
     let mut times = Vec::new();
     for _ in 0..options.runs.min(5) {
-        let run = runtime.block_on(load.deploy(items))?;
-        times.push(runtime.block_on(load.dispatch(&run, LANES))?.all);
+        let run = runtime.block_on(load.deploy_run(items))?;
+        times.push(runtime.block_on(load.dispatch_run(&run, LANES))?.total);
     }
     report.row("reserved, called for and settled", items as usize, median(times), Some(target));
     Ok(())
@@ -91,14 +91,14 @@ fn rate(options: Options, runtime: &Runtime, report: &mut Report, store: Arc<dyn
 
 /// One job after the other, of campaigns that wait whole; in turn, so that what slows the machine down slows both.
 fn claims(runtime: &Runtime, report: &mut Report, stores: [Arc<dyn Store>; 2]) -> Result<()> {
-    let loads = stores.map(Load::on);
+    let loads = stores.map(DispatchLoad::new);
     for (load, items) in loads.iter().zip(WAITING) {
-        runtime.block_on(load.deploy(items))?;
+        runtime.block_on(load.deploy_run(items))?;
     }
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..CLAIMS {
         for (load, times) in loads.iter().zip(&mut times) {
-            times.push(runtime.block_on(load.claim())?.context("no job was found")?);
+            times.push(runtime.block_on(load.measure_claim())?.context("no job was found")?);
         }
     }
     let medians = times.map(|times| median(times).as_secs_f64());

@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use onward_benches::{Options, Report, median, timed};
-use onward_embed::{Engine, Wasm};
-use onward_engine::client::SHARDS;
-use onward_engine::node::Code as _;
-use onward_engine::replay::{Verdict, replay};
-use onward_engine::shard::Entry;
+use onward_embed::{Engine, WasmComponentRuntime};
+use onward_engine::client::SHARD_COUNT;
+use onward_engine::node::ComponentRuntime as _;
+use onward_engine::replay::{ReplayOutcome, replay_journal};
+use onward_engine::shard::GuestEntry;
 use onward_journal::{Event, Journal, codec};
-use onward_store::memory::Memory;
-use onward_store::tables::Execution;
-use onward_store::{Records as _, Scan, Shard, Store};
-use onward_store_sqlite::Sqlite;
-use onward_store_sqlite::yardstick::Yardstick;
+use onward_store::memory::MemoryStore;
+use onward_store::tables::ExecutionRow;
+use onward_store::{RecordReader as _, TableScan, ShardId, Store};
+use onward_store_sqlite::SqliteStore;
+use onward_store_sqlite::baseline::SqliteBaseline;
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -49,15 +49,15 @@ fn main() -> Result<()> {
 
 /// An engine on a new SQLite store, with the guests.
 async fn engine(path: &Path, hosts: &[String]) -> Result<Engine> {
-    let store: Arc<dyn Store> = Arc::new(Sqlite::open(path, onward_store_sqlite::Options::default())?);
-    let engine = Engine::on(store).open().await?;
-    engine.deploy(GUESTS, hosts).await?;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(path, onward_store_sqlite::Options::default())?);
+    let engine = Engine::on_store(store).open().await?;
+    engine.deploy_component(GUESTS, hosts).await?;
     Ok(engine)
 }
 
 fn chains(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
     let mut report = Report::new("chains of 10 WASM tasks on SQLite, WAL, synchronous FULL", "step", options);
-    let yardstick = Yardstick::open(&folder.join("yardstick.db"))?;
+    let yardstick = SqliteBaseline::open(&folder.join("yardstick.db"))?;
     let contained = Arc::new(runtime.block_on(engine(&folder.join("contained.db"), &[]))?);
     let reaching = Arc::new(runtime.block_on(engine(&folder.join("reaching.db"), &["example.org".to_owned()]))?);
     // Until the write-ahead log has its size: one that still grows takes longer to sync, and a store has that behind it soon.
@@ -99,8 +99,8 @@ async fn run(engine: &Arc<Engine>, width: usize, chains: usize) -> Result<()> {
 /// One chain after the other, as a handler of requests would run them.
 async fn lane(engine: Arc<Engine>, chains: usize) -> Result<()> {
     for _ in 0..chains {
-        let started = engine.start("chain", &json!({ "steps": STEPS }), None).await?;
-        let steps: usize = engine.wait(started.execution).await?.context("a chain failed")?;
+        let started = engine.start_execution("chain", &json!({ "steps": STEPS }), None).await?;
+        let steps: usize = engine.wait_for_output(started.execution).await?.context("a chain failed")?;
         anyhow::ensure!(steps == STEPS, "a chain of {steps} steps");
     }
     Ok(())
@@ -111,27 +111,27 @@ fn replays(options: Options, runtime: &Runtime) -> Result<()> {
     const EVENTS: usize = 10_000;
     let mut report = Report::new("replay of a chain of WASM tasks from its stored journal", "event", options);
     let (row, records) = runtime.block_on(async {
-        let engine = Engine::on(Arc::new(Memory::default())).open().await?;
-        engine.deploy(GUESTS, &[]).await?;
-        let started = engine.start("chain", &json!({ "steps": EVENTS / 5 }), None).await?;
-        engine.outcome(started.execution).await?.context("the chain failed")?;
-        let row = engine.client().execution(started.execution).await?.context("the chain is gone")?;
-        let events = engine.client().journal(started.execution).await?;
-        let records = codec::encode(started.execution, &events)?;
+        let engine = Engine::on_store(Arc::new(MemoryStore::default())).open().await?;
+        engine.deploy_component(GUESTS, &[]).await?;
+        let started = engine.start_execution("chain", &json!({ "steps": EVENTS / 5 }), None).await?;
+        engine.wait_for_result(started.execution).await?.context("the chain failed")?;
+        let row = engine.client().find_execution(started.execution).await?.context("the chain is gone")?;
+        let events = engine.client().read_journal(started.execution).await?;
+        let records = codec::encode_record(started.execution, &events)?;
         println!("{:<44} {:>14}", "events", events.len());
         engine.stop().await?;
         anyhow::Ok((row, records))
     })?;
-    let wasm = Wasm::usual()?;
-    wasm.functions(GUESTS, &[])?;
+    let wasm = WasmComponentRuntime::with_defaults()?;
+    wasm.read_functions(GUESTS, &[])?;
     let time = median(options, || -> Result<()> {
-        let journal = Journal::recover(row.execution_id, codec::decode(row.execution_id, &records)?)?;
-        let entry = Entry::of(&row, &journal).context("no start")?;
-        let verdict = replay(&journal, &mut *wasm.guest(&entry)?)?;
-        anyhow::ensure!(matches!(verdict, Verdict::Repeats { .. }), "it did not repeat itself: {verdict:?}");
+        let journal = Journal::recover(row.execution_id, codec::decode_record(row.execution_id, &records)?)?;
+        let entry = GuestEntry::from_journal(&row, &journal).context("no start")?;
+        let verdict = replay_journal(&journal, &mut *wasm.create_guest(&entry)?)?;
+        anyhow::ensure!(matches!(verdict, ReplayOutcome::Repeats { .. }), "it did not repeat itself: {verdict:?}");
         Ok(())
     });
-    let events = codec::decode(row.execution_id, &records)?.len();
+    let events = codec::decode_record(row.execution_id, &records)?.len();
     report.row("decoded, checked, folded and replayed", events, time, Some(EVENTS as f64 / 0.05));
     report.finish()
 }
@@ -145,9 +145,9 @@ fn long_chain(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> 
     let mut ratios = Vec::new();
     for _ in 0..options.runs {
         let events = runtime.block_on(async {
-            let started = engine.start("chain", &json!({ "steps": STEPS }), None).await?;
-            engine.outcome(started.execution).await?.context("the chain failed")?;
-            anyhow::Ok(engine.client().journal(started.execution).await?)
+            let started = engine.start_execution("chain", &json!({ "steps": STEPS }), None).await?;
+            engine.wait_for_result(started.execution).await?.context("the chain failed")?;
+            anyhow::Ok(engine.client().read_journal(started.execution).await?)
         })?;
         let ends = events.iter().filter(|it| matches!(it.event, Event::InvokeCompleted { .. }));
         let ends: Vec<i64> = ends.map(|it| it.timestamp.as_micros()).collect();
@@ -189,7 +189,7 @@ async fn park(engine: &Engine, count: usize) -> Result<()> {
 async fn start_waiters(engine: &Engine, count: usize) -> Result<()> {
     let lanes = (0..64).map(|lane| async move {
         for _ in (lane..count).step_by(64) {
-            engine.start("waiter", &json!({}), None).await?;
+            engine.start_execution("waiter", &json!({}), None).await?;
         }
         anyhow::Ok(())
     });
@@ -198,7 +198,7 @@ async fn start_waiters(engine: &Engine, count: usize) -> Result<()> {
 
 /// Until the last of them waits, and is in the store alone.
 async fn put_aside(engine: &Engine) -> Result<()> {
-    while engine.in_memory() > 0 || is_any_due(engine).await? {
+    while engine.executions_in_memory() > 0 || is_any_due(engine).await? {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     Ok(())
@@ -207,9 +207,9 @@ async fn put_aside(engine: &Engine) -> Result<()> {
 async fn is_any_due(engine: &Engine) -> Result<bool> {
     let store = engine.client().store();
     let now = store.now().await?;
-    for shard in (0..SHARDS).map(Shard) {
-        let due = Scan::by::<Execution>(Execution::BY_WAKE).equal(&shard).until(&now).limit(1);
-        let rows: Vec<(Execution, u64)> = store.list(due).await?;
+    for shard in (0..SHARD_COUNT).map(ShardId) {
+        let due = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE).where_equal(&shard).where_at_most(&now).with_limit(1);
+        let rows: Vec<(ExecutionRow, u64)> = store.list_records(due).await?;
         if !rows.is_empty() {
             return Ok(true);
         }

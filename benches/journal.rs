@@ -4,10 +4,10 @@
 use std::hint::black_box;
 
 use onward_benches::{Options, Report, median, median_of, median_ratio};
-use onward_journal::jsonl::{Line, Reader};
+use onward_journal::jsonl::{JournalLine, JournalLineReader};
 use onward_journal::{
-    AwaitKind, Command, ComponentDigest, Delivery, ExecutionId, Fold, InvokeKind, JoinSetId, Journal, JournalEvent,
-    Name, Payload, PromiseId, Text, Timestamp, codec,
+    AwaitKind, JournalCommand, ComponentDigest, DeliveryGuarantee, ExecutionId, JournalState, InvokeKind, JoinSetId, Journal, JournalEvent,
+    BoundedName, Payload, PromiseId, SharedText, Timestamp, codec,
 };
 
 const LONG: usize = 100_000;
@@ -19,7 +19,7 @@ fn main() -> anyhow::Result<()> {
     let (commands, journal) = script(LONG);
     let events = journal.events().to_vec();
     let count = events.len();
-    let id = journal.fold().execution();
+    let id = journal.journal_state().execution_id();
 
     let copied = median(options, || events.clone());
     report.row("yardstick: copy the events, check nothing", count, copied, None);
@@ -30,12 +30,12 @@ fn main() -> anyhow::Result<()> {
     let recovered = median_of(options, || events.clone(), |events| Journal::recover(id, events));
     report.row("recover: validate a recorded journal", count, recovered, Some(2e6));
 
-    let record = codec::encode(id, &events)?;
-    let encoded = median(options, || codec::encode(id, &events));
+    let record = codec::encode_record(id, &events)?;
+    let encoded = median(options, || codec::encode_record(id, &events));
     report.row("encode for storage", count, encoded, None);
-    let decoded = median(options, || codec::decode(id, &record));
+    let decoded = median(options, || codec::decode_record(id, &record));
     report.row("decode from storage", count, decoded, None);
-    let lines: Vec<String> = events.iter().map(|event| Line::new(event, id).to_string()).collect();
+    let lines: Vec<String> = events.iter().map(|event| JournalLine::new(event, id).to_string()).collect();
     let judged = median(options, || judge(&lines));
     report.row("journal check: read JSON Lines and validate", count, judged, None);
 
@@ -52,11 +52,11 @@ fn main() -> anyhow::Result<()> {
 
 /// A journal of about `length` events and the commands that made it: chains of tasks with, now and then, a join of
 /// three, a timer, a signal, time and randomness.
-fn script(length: usize) -> (Vec<Command>, Journal) {
-    let component_digest = ComponentDigest::of(b"bench");
+fn script(length: usize) -> (Vec<JournalCommand>, Journal) {
+    let component_digest = ComponentDigest::from_component(b"bench");
     let id = ExecutionId::derive(&component_digest, None, "bench");
     let input = payload("{\"order\":42,\"customer\":\"c-17\"}");
-    let start = Command::Start { component_digest, input, parent: None, key: Some(Text::from("bench")) };
+    let start = JournalCommand::Start { component_digest, input, parent: None, key: Some(SharedText::from("bench")) };
     let mut script = Script { commands: Vec::new(), journal: Journal::new(id) };
     script.say(start);
     for step in 0.. {
@@ -74,70 +74,70 @@ fn script(length: usize) -> (Vec<Command>, Journal) {
 }
 
 struct Script {
-    commands: Vec<Command>,
+    commands: Vec<JournalCommand>,
     journal: Journal,
 }
 
 impl Script {
-    fn say(&mut self, command: Command) -> PromiseId {
-        let next = self.journal.fold().next_child();
-        self.journal.handle(command.clone(), Timestamp::EPOCH).expect("the script is legal");
+    fn say(&mut self, command: JournalCommand) -> PromiseId {
+        let next = self.journal.journal_state().next_promise_id();
+        self.journal.handle_command(command.clone(), Timestamp::EPOCH).expect("the script is legal");
         self.commands.push(command);
         next
     }
 
     fn schedule(&mut self) -> PromiseId {
         let (kind, function_name) = (InvokeKind::Function, "charge_card".parse().expect("a name"));
-        self.say(Command::Schedule {
+        self.say(JournalCommand::ScheduleInvoke {
             kind,
             function_name,
             input: payload("{\"amount\":1299}"),
             retry_policy: None,
-            delivery: Delivery::AtLeastOnce,
+            delivery: DeliveryGuarantee::AtLeastOnce,
         })
     }
 
     fn finish(&mut self, promise: &PromiseId) {
-        self.say(Command::StartAttempt { promise: promise.clone(), performer: onward_journal::Performer::Owner });
-        self.say(Command::CompleteAttempt { promise: promise.clone(), result: payload("{\"charge\":\"ch_1299\"}") });
+        self.say(JournalCommand::StartAttempt { promise: promise.clone(), performer: onward_journal::InvokePerformer::Owner });
+        self.say(JournalCommand::CompleteAttempt { promise: promise.clone(), result: payload("{\"charge\":\"ch_1299\"}") });
     }
 
     fn task(&mut self) {
         let promise = self.schedule();
-        self.say(Command::Await { waiting_on: vec![promise.clone()], kind: AwaitKind::Single });
+        self.say(JournalCommand::Await { waiting_on: vec![promise.clone()], kind: AwaitKind::Single });
         self.finish(&promise);
-        self.say(Command::Resume);
+        self.say(JournalCommand::Resume);
     }
 
     fn join(&mut self) {
-        let set = JoinSetId(self.say(Command::CreateJoinSet));
+        let set = JoinSetId(self.say(JournalCommand::CreateJoinSet));
         let members = [self.schedule(), self.schedule(), self.schedule()];
         for promise in &members {
-            self.say(Command::Submit { set: set.clone(), promise: promise.clone() });
+            self.say(JournalCommand::SubmitToJoinSet { set: set.clone(), promise: promise.clone() });
         }
         for promise in members.iter().rev() {
-            self.say(Command::Next { set: set.clone(), timeout: None });
+            self.say(JournalCommand::TakeNextResult { set: set.clone(), timeout: None });
             self.finish(promise);
-            self.say(Command::Resume);
-            self.say(Command::Next { set: set.clone(), timeout: None });
+            self.say(JournalCommand::Resume);
+            self.say(JournalCommand::TakeNextResult { set: set.clone(), timeout: None });
         }
     }
 
     fn timer(&mut self) {
-        self.say(Command::ReadClock);
-        self.say(Command::Random { value: [7; 16].into() });
-        let promise = self.say(Command::Sleep { duration_ms: 0 });
-        self.say(Command::Await { waiting_on: vec![promise.clone()], kind: AwaitKind::Single });
-        self.say(Command::FireTimer { promise });
-        self.say(Command::Resume);
+        self.say(JournalCommand::ReadClock);
+        self.say(JournalCommand::GenerateRandom { value: [7; 16].into() });
+        let promise = self.say(JournalCommand::ScheduleTimer { duration_ms: 0 });
+        self.say(JournalCommand::Await { waiting_on: vec![promise.clone()], kind: AwaitKind::Single });
+        self.say(JournalCommand::FireTimer { promise });
+        self.say(JournalCommand::Resume);
     }
 
     fn signal(&mut self) {
-        let signal_name: Name = "approval".parse().expect("a name");
-        let promise = self.say(Command::AwaitSignal { signal_name: signal_name.clone(), timeout: None });
-        self.say(Command::DeliverSignal { signal_name, payload: payload("{\"approved\":true}") });
-        self.say(Command::ReceiveSignal { promise });
-        self.say(Command::Resume);
+        let signal_name: BoundedName = "approval".parse().expect("a name");
+        let promise = self.say(JournalCommand::AwaitSignal { signal_name: signal_name.clone(), timeout: None });
+        self.say(JournalCommand::DeliverSignal { signal_name, payload: payload("{\"approved\":true}") });
+        self.say(JournalCommand::ReceiveSignal { promise });
+        self.say(JournalCommand::Resume);
     }
 }
 
@@ -153,20 +153,20 @@ fn append(id: ExecutionId, events: &[JournalEvent]) -> Journal {
     journal
 }
 
-fn handle(id: ExecutionId, commands: &[Command]) -> Journal {
+fn handle(id: ExecutionId, commands: &[JournalCommand]) -> Journal {
     let mut journal = Journal::new(id);
     for command in commands {
-        journal.handle(command.clone(), Timestamp::EPOCH).expect("legal");
+        journal.handle_command(command.clone(), Timestamp::EPOCH).expect("legal");
     }
     journal
 }
 
-fn judge(lines: &[String]) -> Fold {
-    let mut reader = Reader::new();
-    let mut fold = Fold::new(reader.execution());
+fn judge(lines: &[String]) -> JournalState {
+    let mut reader = JournalLineReader::new();
+    let mut fold = JournalState::new(reader.execution_id());
     for line in lines {
-        let event = reader.read(line).expect("readable");
-        fold.push(&event).expect("legal");
+        let event = reader.read_line(line).expect("readable");
+        fold.push_event(&event).expect("legal");
     }
     fold
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use onward_benches::{Options, Report, median_of, timed};
-use onward_runs::{RunEventWrite, RunSnapshot, incremental_project};
-use onward_store::memory::Memory;
-use onward_store::{Page, RunStateStore as _, Store};
-use onward_store_postgres::Postgres;
-use onward_store_sqlite::Sqlite;
-use onward_testing::{Cluster, Events};
+use onward_runs::{RunEventWrite, RunSnapshot, project_from_snapshot};
+use onward_store::memory::MemoryStore;
+use onward_store::{RunEventQuery, RunStateStore as _, Store};
+use onward_store_postgres::PostgresStore;
+use onward_store_sqlite::SqliteStore;
+use onward_testing::{PostgresCluster, RunEventGenerator};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -32,13 +32,13 @@ fn main() -> Result<()> {
 
 fn sqlite(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
     let mut report = Report::new("run events on SQLite, WAL, synchronous FULL", "event", options);
-    let yardstick = onward_store_sqlite::yardstick::Yardstick::open(&folder.join("yardstick.db"))?;
+    let yardstick = onward_store_sqlite::baseline::SqliteBaseline::open(&folder.join("yardstick.db"))?;
     let raw = || (0..SINGLE).try_for_each(|_| yardstick.commit_row());
     let mut files = 0;
     let mut open = || -> Result<Arc<dyn Store>> {
         files += 1;
         let path = folder.join(format!("store-{files}.db"));
-        Ok(Arc::new(Sqlite::open(&path, onward_store_sqlite::Options::default())?))
+        Ok(Arc::new(SqliteStore::open(&path, onward_store_sqlite::Options::default())?))
     };
     let bench = Bench { options, runtime };
     bench.singles(&mut report, &open()?, raw)?;
@@ -48,13 +48,13 @@ fn sqlite(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
 }
 
 fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
-    let cluster = Cluster::start()?;
+    let cluster = PostgresCluster::start()?;
     let mut report = Report::new("run events on Postgres, fsync and synchronous_commit on", "event", options);
-    let yardstick = runtime.block_on(onward_store_postgres::yardstick::Yardstick::open(&cluster.database()?))?;
+    let yardstick = runtime.block_on(onward_store_postgres::baseline::PostgresBaseline::open(&cluster.create_database()?))?;
     let raw = || runtime.block_on(plain_rows(&yardstick));
     let open = || -> Result<Arc<dyn Store>> {
-        let url = cluster.database()?;
-        Ok(Arc::new(runtime.block_on(Postgres::open(&url, onward_store_postgres::Options::default()))?))
+        let url = cluster.create_database()?;
+        Ok(Arc::new(runtime.block_on(PostgresStore::open(&url, onward_store_postgres::Options::default()))?))
     };
     let bench = Bench { options, runtime };
     bench.singles(&mut report, &open()?, raw)?;
@@ -63,7 +63,7 @@ fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
     report.finish()
 }
 
-async fn plain_rows(yardstick: &onward_store_postgres::yardstick::Yardstick) -> Result<(), onward_store::Error> {
+async fn plain_rows(yardstick: &onward_store_postgres::baseline::PostgresBaseline) -> Result<(), onward_store::Error> {
     for _ in 0..SINGLE {
         yardstick.commit_row().await?;
     }
@@ -84,9 +84,9 @@ impl Bench<'_> {
         store: &Arc<dyn Store>,
         raw: impl Fn() -> Result<(), onward_store::Error>,
     ) -> Result<()> {
-        let mut events = Events::new("single");
+        let mut events = RunEventGenerator::new("single");
         let append = || {
-            let events = events.take(SINGLE);
+            let events = events.next_events(SINGLE);
             timed(|| self.runtime.block_on(one_by_one(store, events)))
         };
         let raw = || timed(|| Ok(raw()?));
@@ -95,10 +95,10 @@ impl Bench<'_> {
     }
 
     fn together(&self, report: &mut Report, store: &Arc<dyn Store>) {
-        let mut events = Events::new("together");
+        let mut events = RunEventGenerator::new("together");
         let together = median_of(
             self.options,
-            || events.take(TOGETHER),
+            || events.next_events(TOGETHER),
             |events| self.runtime.block_on(at_once(store, &events, 64)),
         );
         report.row("one event an append, 64 at a time", TOGETHER, together, None);
@@ -112,7 +112,7 @@ impl Bench<'_> {
         mut open: impl FnMut() -> Result<Arc<dyn Store>>,
         target: f64,
     ) -> Result<()> {
-        let mut events = Events::new("batch");
+        let mut events = RunEventGenerator::new("batch");
         let mut times = Vec::new();
         for _ in 0..=self.options.runs {
             let (store, batches) = (open()?, batches(&mut events, BATCHES));
@@ -132,8 +132,8 @@ impl Bench<'_> {
     }
 }
 
-fn batches(events: &mut Events, count: usize) -> Vec<Vec<RunEventWrite>> {
-    (0..count).map(|_| events.take(BATCH)).collect()
+fn batches(events: &mut RunEventGenerator, count: usize) -> Vec<Vec<RunEventWrite>> {
+    (0..count).map(|_| events.next_events(BATCH)).collect()
 }
 
 async fn one_by_one(store: &Arc<dyn Store>, events: Vec<RunEventWrite>) -> Result<()> {
@@ -184,19 +184,19 @@ async fn in_batches(store: &Arc<dyn Store>, batches: Vec<Vec<RunEventWrite>>) ->
 
 fn projection(options: Options, runtime: &Runtime) -> Result<()> {
     const EVENTS: usize = 100_000;
-    let memory = Memory::default();
-    let events = Events::new("project").take(EVENTS);
+    let memory = MemoryStore::default();
+    let events = RunEventGenerator::new("project").next_events(EVENTS);
     let runs: Vec<_> = events.iter().step_by(1_000).map(|event| event.run_id.clone()).collect();
     runtime.block_on(memory.append_events(events))?;
     let mut logs = Vec::new();
     for run in runs {
-        logs.push((run.clone(), runtime.block_on(memory.fetch_events(&run, Page::default()))?));
+        logs.push((run.clone(), runtime.block_on(memory.fetch_events(&run, RunEventQuery::default()))?));
     }
     let mut report = Report::new("projection of run events", "event", options);
     let copied = median_of(options, || (), |()| logs.clone());
     report.row("copying the same events (yardstick)", EVENTS, copied, None);
     let project = |()| -> Vec<RunSnapshot> {
-        logs.iter().map(|(run, log)| incremental_project(RunSnapshot::new(run.clone()), log)).collect()
+        logs.iter().map(|(run, log)| project_from_snapshot(RunSnapshot::new(run.clone()), log)).collect()
     };
     report.row("reducing them to snapshots", EVENTS, median_of(options, || (), project), Some(1_000_000.0));
     report.finish()

@@ -4,69 +4,69 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::Json;
+use crate::RawJson;
 use crate::outbox::{
-    DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany, Settlement,
-    Suppress, Suppression, SuppressionListing, SuppressionPage, Unsuppressed,
+    ListInDoubtItemsQuery, CampaignJob, ListJobsQuery, JobPage, OutboxItemView, ListOutboxItemsQuery, OutboxItemPage, SettleItemRequest, SettleItemsRequest, SettleItemsResponse,
+    AddSuppressionRequest, SuppressionEntry, ListSuppressionsQuery, SuppressionPage, RemoveSuppressionResponse,
 };
 use crate::problem::Problem;
 
 /// What can be asked about campaigns.
 #[async_trait]
-pub trait Campaigning: Send + Sync {
+pub trait CampaignApi: Send + Sync {
     /// Whether a campaign can be deployed, as far as that can be told without its audience.
-    async fn check_campaign(&self, campaign: Json) -> Result<Checked, Problem>;
+    async fn check_campaign(&self, campaign: RawJson) -> Result<CheckCampaignResponse, Problem>;
 
     /// What these recipients would be sent.
-    async fn preview_campaign(&self, preview: Preview) -> Result<Previewed, Problem>;
+    async fn preview_campaign(&self, preview: PreviewCampaignRequest) -> Result<PreviewCampaignResponse, Problem>;
 
     /// Stores a part of an audience: 1 to 1000 recipients. Storing it again does nothing.
-    async fn put_audience_part(&self, audience: &str, number: u32, part: AudiencePart) -> Result<(), Problem>;
+    async fn put_audience_part(&self, audience: &str, number: u32, part: PutAudiencePartRequest) -> Result<(), Problem>;
 
     /// Deploys a campaign for an audience whose parts are stored.
-    async fn deploy_campaign(&self, deploy: DeployCampaign) -> Result<DeployedCampaign, Problem>;
+    async fn deploy_campaign(&self, deploy: DeployCampaignRequest) -> Result<DeployCampaignResponse, Problem>;
 
     /// Campaign runs, the newest first.
-    async fn campaign_runs(&self, listing: CampaignListing) -> Result<CampaignPage, Problem>;
+    async fn list_campaign_runs(&self, listing: ListCampaignRunsQuery) -> Result<CampaignRunPage, Problem>;
 
     /// A campaign run, and how many were reached.
-    async fn campaign_run(&self, run: &str) -> Result<CampaignRun, Problem>;
+    async fn get_campaign_run(&self, run: &str) -> Result<CampaignRunView, Problem>;
 
     /// What happened to a campaign run, after the entry with this number.
-    async fn campaign_audit(&self, run: &str, listing: AuditListing) -> Result<AuditPage, Problem>;
+    async fn list_audit_entries(&self, run: &str, listing: ListAuditEntriesQuery) -> Result<CampaignAuditPage, Problem>;
 
     /// Pauses, resumes or cancels a campaign run.
-    async fn control_campaign(&self, run: &str, control: Control, by: By) -> Result<CampaignRun, Problem>;
+    async fn control_campaign_run(&self, run: &str, control: CampaignControl, by: OperatorActionRequest) -> Result<CampaignRunView, Problem>;
 
     /// Tries a campaign run again that is over: another run reaches those whom it did not.
-    async fn retry_campaign(&self, run: &str, by: By) -> Result<DeployedCampaign, Problem>;
+    async fn retry_campaign_run(&self, run: &str, by: OperatorActionRequest) -> Result<DeployCampaignResponse, Problem>;
 
     /// Items of a campaign run.
-    async fn outbox(&self, listing: OutboxListing) -> Result<OutboxPage, Problem>;
+    async fn list_outbox_items(&self, listing: ListOutboxItemsQuery) -> Result<OutboxItemPage, Problem>;
 
     /// Items in doubt, of all campaign runs.
-    async fn outbox_in_doubt(&self, listing: DoubtListing) -> Result<OutboxPage, Problem>;
+    async fn list_in_doubt_items(&self, listing: ListInDoubtItemsQuery) -> Result<OutboxItemPage, Problem>;
 
     /// Says what became of an item in doubt.
-    async fn settle(&self, item: &str, settle: Settle) -> Result<OutboxItem, Problem>;
+    async fn settle_item(&self, item: &str, settle: SettleItemRequest) -> Result<OutboxItemView, Problem>;
 
     /// Says the same of many items in doubt.
-    async fn settle_many(&self, settle: SettleMany) -> Result<Settlement, Problem>;
+    async fn settle_items(&self, settle: SettleItemsRequest) -> Result<SettleItemsResponse, Problem>;
 
     /// Jobs of campaign runs.
-    async fn jobs(&self, listing: JobListing) -> Result<JobPage, Problem>;
+    async fn list_jobs(&self, listing: ListJobsQuery) -> Result<JobPage, Problem>;
 
     /// Tries a dead job again.
-    async fn redrive(&self, job: &str, by: By) -> Result<Job, Problem>;
+    async fn redrive_job(&self, job: &str, by: OperatorActionRequest) -> Result<CampaignJob, Problem>;
 
     /// Those who want nothing more by a channel.
-    async fn suppressions(&self, listing: SuppressionListing) -> Result<SuppressionPage, Problem>;
+    async fn list_suppressions(&self, listing: ListSuppressionsQuery) -> Result<SuppressionPage, Problem>;
 
     /// Reaches somebody no more by a channel.
-    async fn suppress(&self, suppress: Suppress) -> Result<Suppression, Problem>;
+    async fn add_suppression(&self, suppress: AddSuppressionRequest) -> Result<SuppressionEntry, Problem>;
 
     /// Reaches somebody again by a channel.
-    async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<Unsuppressed, Problem>;
+    async fn remove_suppression(&self, channel: ChannelName, address: &str) -> Result<RemoveSuppressionResponse, Problem>;
 }
 
 /// By which way people are reached.
@@ -95,7 +95,7 @@ impl ChannelName {
 /// Something that has to be so before a campaign is deployed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Prerequisite {
+pub struct PrerequisiteCheck {
     /// What it is called; stable, for programs.
     pub id: String,
     /// Whether it is so.
@@ -106,25 +106,25 @@ pub struct Prerequisite {
 
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Checked {
+pub struct CheckCampaignResponse {
     /// Whether the campaign can be deployed.
     pub pass: bool,
     /// All that was looked at.
-    pub prerequisites: Vec<Prerequisite>,
+    pub prerequisites: Vec<PrerequisiteCheck>,
 }
 
 /// A campaign to check.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Check {
+pub struct CheckCampaignRequest {
     /// The campaign file, as JSON.
-    pub campaign: Json,
+    pub campaign: RawJson,
 }
 
 /// Somebody to reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Recipient {
+pub struct RecipientInput {
     /// Who it is. Of several with the same id, one is reached.
     #[schema(min_length = 1, max_length = 255)]
     pub id: String,
@@ -140,24 +140,24 @@ pub struct Recipient {
 /// A campaign to preview.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Preview {
+pub struct PreviewCampaignRequest {
     /// The campaign file, as JSON.
-    pub campaign: Json,
+    pub campaign: RawJson,
     /// For whom.
     #[schema(max_items = 100)]
-    pub recipients: Vec<Recipient>,
+    pub recipients: Vec<RecipientInput>,
 }
 
 /// What people would be sent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Previewed {
+pub struct PreviewCampaignResponse {
     /// One for each recipient, in their order.
-    pub messages: Vec<PreviewedMessage>,
+    pub messages: Vec<MessagePreview>,
 }
 
 /// What somebody would be sent, or why there is nothing that can be.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct PreviewedMessage {
+pub struct MessagePreview {
     /// For whom.
     pub recipient: String,
     /// Where that is.
@@ -182,17 +182,17 @@ pub struct MessagePart {
 /// A part of an audience.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AudiencePart {
+pub struct PutAudiencePartRequest {
     /// The recipients: a job has them all.
     #[schema(min_items = 1, max_items = 1000)]
-    pub recipients: Vec<Recipient>,
+    pub recipients: Vec<RecipientInput>,
 }
 
 /// What is to happen with those whom earlier runs of the same campaign have reached, or are to: by the name of the campaign and
 /// the ids of its recipients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Reached {
+pub enum RepeatContactPolicy {
     /// Nothing is deployed if there is one.
     #[default]
     Refuse,
@@ -205,9 +205,9 @@ pub enum Reached {
 /// A campaign to deploy.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DeployCampaign {
+pub struct DeployCampaignRequest {
     /// The campaign file, as JSON.
-    pub campaign: Json,
+    pub campaign: RawJson,
     /// An audience whose parts are stored.
     pub audience: String,
     /// Deploying again with the same key returns the same run.
@@ -216,7 +216,7 @@ pub struct DeployCampaign {
     pub key: Option<String>,
     /// What is to happen with those whom earlier runs of the same campaign have reached; `refuse` unless told.
     #[serde(default)]
-    pub reached: Reached,
+    pub reached: RepeatContactPolicy,
     /// Who deploys it, for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
@@ -226,7 +226,7 @@ pub struct DeployCampaign {
 /// What a deployment came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct DeployedCampaign {
+pub struct DeployCampaignResponse {
     /// The campaign run.
     pub run: String,
     /// Whether it was there already.
@@ -240,21 +240,21 @@ pub struct DeployedCampaign {
     pub left_out: u32,
     /// What was looked at before.
     #[serde(default)]
-    pub prerequisites: Vec<Prerequisite>,
+    pub prerequisites: Vec<PrerequisiteCheck>,
 }
 
 /// Which campaign runs to list.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct CampaignListing {
+pub struct ListCampaignRunsQuery {
     /// Only those of this campaign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub campaign: Option<String>,
     /// Only those in this status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
-    pub status: Option<RunStatus>,
+    pub status: Option<CampaignStatus>,
     /// Where to go on: the `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^-?[0-9]{1,16}\\..{1,200}$")]
@@ -268,7 +268,7 @@ pub struct CampaignListing {
 /// What a campaign run has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum RunStatus {
+pub enum CampaignStatus {
     /// Nobody has begun.
     Queued,
     /// Its jobs are being worked on.
@@ -281,7 +281,7 @@ pub enum RunStatus {
     Failed,
 }
 
-impl RunStatus {
+impl CampaignStatus {
     /// As it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -294,7 +294,7 @@ impl RunStatus {
     }
 
     /// Whether nothing follows, unless somebody wants it to.
-    pub const fn is_over(self) -> bool {
+    pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Partial | Self::Failed)
     }
 }
@@ -302,7 +302,7 @@ impl RunStatus {
 /// What people want of a campaign run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Control {
+pub enum CampaignControl {
     /// That it goes on.
     Active,
     /// That nothing more is begun for now.
@@ -311,7 +311,7 @@ pub enum Control {
     Cancelled,
 }
 
-impl Control {
+impl CampaignControl {
     /// As it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -325,7 +325,7 @@ impl Control {
 /// A campaign run in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct CampaignSummary {
+pub struct CampaignRunSummary {
     /// The campaign run.
     pub run: String,
     /// The campaign.
@@ -333,9 +333,9 @@ pub struct CampaignSummary {
     /// By which way people are reached.
     pub channel: ChannelName,
     /// What it has come to.
-    pub status: RunStatus,
+    pub status: CampaignStatus,
     /// What people want of it.
-    pub control: Control,
+    pub control: CampaignControl,
     /// Those whom it is to reach.
     pub items: u32,
     /// In so many jobs.
@@ -354,9 +354,9 @@ pub struct CampaignSummary {
 
 /// A part of a list of campaign runs.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct CampaignPage {
+pub struct CampaignRunPage {
     /// The campaign runs.
-    pub runs: Vec<CampaignSummary>,
+    pub runs: Vec<CampaignRunSummary>,
     /// Where the next page begins, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -365,10 +365,10 @@ pub struct CampaignPage {
 /// A campaign run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct CampaignRun {
+pub struct CampaignRunView {
     /// What lists say of it.
     #[serde(flatten)]
-    pub summary: CampaignSummary,
+    pub summary: CampaignRunSummary,
     /// How many stand where.
     pub tally: CampaignTally,
     /// Who really sends.
@@ -378,15 +378,15 @@ pub struct CampaignRun {
     pub retried_by: Option<String>,
     /// What is done for it now, if anything is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub under_way: Option<UnderWay>,
+    pub under_way: Option<ActiveJobs>,
     /// What it waits for, if nothing is done for it now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits: Option<RunWaits>,
+    pub waits: Option<CampaignRunWait>,
 }
 
 /// What is done for a campaign run. Somebody who was killed is not told apart from somebody at work, before that time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct UnderWay {
+pub struct ActiveJobs {
     /// Jobs that workers have, a thousand at most.
     pub jobs: u64,
     /// When the first of them is taken over, unless its worker is heard of: what that held is in doubt then.
@@ -396,7 +396,7 @@ pub struct UnderWay {
 /// Until when nothing is done for a campaign run: it is scheduled for later, a limit or quiet hours are in the way, or the
 /// provider wants to be left alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RunWaits {
+pub struct CampaignRunWait {
     /// Until when.
     pub until: String,
     /// What went wrong last, if anything did.
@@ -424,7 +424,7 @@ pub struct CampaignTally {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct AuditListing {
+pub struct ListAuditEntriesQuery {
     /// Where to go on: the `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 0)]
@@ -437,7 +437,7 @@ pub struct AuditListing {
 
 /// Something that happened to a campaign run.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct AuditEntry {
+pub struct CampaignAuditEntry {
     /// Its number; later ones have larger numbers.
     pub entry: i64,
     /// What happened.
@@ -446,14 +446,14 @@ pub struct AuditEntry {
     pub at: String,
     /// The particulars.
     #[serde(default)]
-    pub detail: Json,
+    pub detail: RawJson,
 }
 
 /// A part of an audit trail.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct AuditPage {
+pub struct CampaignAuditPage {
     /// The entries, in order.
-    pub entries: Vec<AuditEntry>,
+    pub entries: Vec<CampaignAuditEntry>,
     /// Where the next page begins, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<i64>,
@@ -462,7 +462,7 @@ pub struct AuditPage {
 /// Who wants something, for the record.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct By {
+pub struct OperatorActionRequest {
     /// Who it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Json;
+use crate::RawJson;
 
 /// A function of a component.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -17,7 +17,7 @@ pub struct FunctionInfo {
     pub kind: FunctionKind,
     /// A JSON schema of its input.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Json>,
+    pub schema: Option<RawJson>,
 }
 
 /// What a function is.
@@ -42,7 +42,7 @@ impl FunctionKind {
 
 /// A component that is deployed.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Deployed {
+pub struct DeployComponentResponse {
     /// The digest of its bytes: `sha256:…`.
     pub component: String,
     /// What it has.
@@ -52,7 +52,7 @@ pub struct Deployed {
 /// What a name stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct NamedFunction {
+pub struct DeployedFunction {
     /// The name.
     pub name: String,
     /// What it is.
@@ -67,42 +67,42 @@ pub struct NamedFunction {
 
 /// What names stand for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct NamedFunctions {
+pub struct FunctionList {
     /// All of a scope.
-    pub functions: Vec<NamedFunction>,
+    pub functions: Vec<DeployedFunction>,
 }
 
 /// A component that names stand for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ComponentInfo {
+pub struct DeployedComponent {
     /// The digest of its bytes: `sha256:…`.
     pub component: String,
     /// When a name was last made to stand for it.
     pub deployed_at: String,
     /// The names. Others that it has stand for functions of another component now.
-    pub functions: Vec<NamedFunction>,
+    pub functions: Vec<DeployedFunction>,
 }
 
 /// Components that names stand for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Components {
+pub struct ComponentList {
     /// All of a scope, the last deployed first.
-    pub components: Vec<ComponentInfo>,
+    pub components: Vec<DeployedComponent>,
 }
 
-impl Components {
+impl ComponentList {
     /// Those that these names stand for.
-    pub fn of(functions: Vec<NamedFunction>) -> Self {
-        let mut named: BTreeMap<String, Vec<NamedFunction>> = BTreeMap::new();
+    pub fn from_functions(functions: Vec<DeployedFunction>) -> Self {
+        let mut named: BTreeMap<String, Vec<DeployedFunction>> = BTreeMap::new();
         for function in functions {
             named.entry(function.component.clone()).or_default().push(function);
         }
-        let info = |(component, functions): (String, Vec<NamedFunction>)| {
+        let info = |(component, functions): (String, Vec<DeployedFunction>)| {
             let last = functions.iter().map(|function| &function.deployed_at).max();
-            ComponentInfo { component, deployed_at: last.cloned().unwrap_or_default(), functions }
+            DeployedComponent { component, deployed_at: last.cloned().unwrap_or_default(), functions }
         };
-        let mut components: Vec<ComponentInfo> = named.into_iter().map(info).collect();
+        let mut components: Vec<DeployedComponent> = named.into_iter().map(info).collect();
         components.sort_by(|one, other| other.deployed_at.cmp(&one.deployed_at));
         Self { components }
     }
@@ -112,8 +112,8 @@ impl Components {
 mod tests {
     use super::*;
 
-    fn named(name: &str, component: &str, deployed_at: &str) -> NamedFunction {
-        NamedFunction {
+    fn named(name: &str, component: &str, deployed_at: &str) -> DeployedFunction {
+        DeployedFunction {
             name: name.to_owned(),
             kind: FunctionKind::Task,
             component: component.to_owned(),
@@ -129,7 +129,7 @@ mod tests {
             named("charge", "sha256:bb", "2026-01-03T00:00:00Z"),
             named("refund", "sha256:bb", "2026-01-03T00:00:00Z"),
         );
-        let all = Components::of(vec![one.clone(), other.clone(), old.clone()]);
+        let all = ComponentList::from_functions(vec![one.clone(), other.clone(), old.clone()]);
         let names: Vec<_> = all.components.into_iter().map(|it| (it.component, it.functions)).collect();
         assert_eq!(names, [("sha256:bb".to_owned(), vec![one, other]), ("sha256:aa".to_owned(), vec![old])]);
     }

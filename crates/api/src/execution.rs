@@ -3,17 +3,17 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::{Json, json};
+use crate::{RawJson, json};
 
 /// A workflow to start.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Start {
+pub struct StartExecutionRequest {
     /// Its name.
     pub function: String,
     /// What it is called with; null unless told.
     #[serde(default)]
-    pub input: Json,
+    pub input: RawJson,
     /// Starting again with the same key and input returns the same execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 500)]
@@ -26,40 +26,40 @@ pub struct Start {
 
 /// What a start came to.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Started {
+pub struct StartExecutionResponse {
     /// The execution.
     pub execution: String,
     /// Whether it was there already: the key has started it before.
     pub existed: bool,
     /// Its result, if it was waited for and has one.
-    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
-    pub result: Option<Json>,
+    #[serde(default, deserialize_with = "json::deserialize_present", skip_serializing_if = "Option::is_none")]
+    pub result: Option<RawJson>,
     /// What it failed with, if it was waited for and has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<FailureDetail>,
 }
 
 /// What an execution ended with. Nothing of it while it has not.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
-pub struct Outcome {
+pub struct ExecutionResult {
     /// Its result.
-    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
-    pub result: Option<Json>,
+    #[serde(default, deserialize_with = "json::deserialize_present", skip_serializing_if = "Option::is_none")]
+    pub result: Option<RawJson>,
     /// What it failed with, or why it was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<FailureDetail>,
 }
 
-impl Outcome {
+impl ExecutionResult {
     /// Whether it has ended.
-    pub const fn is_known(&self) -> bool {
+    pub const fn has_ended(&self) -> bool {
         self.result.is_some() || self.error.is_some()
     }
 }
 
 /// An error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Failure {
+pub struct FailureDetail {
     /// What kind of error.
     pub kind: String,
     /// What happened.
@@ -70,18 +70,18 @@ pub struct Failure {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Listing {
+pub struct ListExecutionsQuery {
     /// Only those in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
-    pub state: Option<State>,
+    pub state: Option<ExecutionStateName>,
     /// Only those of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// Which come first.
     #[serde(default)]
     #[param(inline)]
-    pub order: Order,
+    pub order: ExecutionOrder,
     /// Where to go on: the `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^-?[0-9]{1,16}\\.[0-9a-f]{64}$")]
@@ -95,7 +95,7 @@ pub struct Listing {
 /// Which executions come first in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Order {
+pub enum ExecutionOrder {
     /// Those that were started last.
     #[default]
     Newest,
@@ -105,7 +105,7 @@ pub enum Order {
 
 /// The states that executions are in, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub enum State {
+pub enum ExecutionStateName {
     /// It has something to do.
     #[serde(alias = "running")]
     Running,
@@ -126,7 +126,7 @@ pub enum State {
     Cancelled,
 }
 
-impl State {
+impl ExecutionStateName {
     /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Running, Self::Blocked, Self::Cancelling, Self::Completed, Self::Failed, Self::Cancelled];
@@ -147,7 +147,7 @@ impl State {
 /// An execution in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
+pub struct ExecutionSummary {
     /// Its id.
     pub execution: String,
     /// The workflow.
@@ -165,7 +165,7 @@ pub struct Summary {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExecutionPage {
     /// The executions.
-    pub executions: Vec<Summary>,
+    pub executions: Vec<ExecutionSummary>,
     /// What to pass as `after` for those that follow; absent when these were the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -174,7 +174,7 @@ pub struct ExecutionPage {
 /// An execution.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Execution {
+pub struct ExecutionView {
     /// Its id.
     pub execution: String,
     /// The workflow.
@@ -191,21 +191,21 @@ pub struct Execution {
     /// How many events its journal has.
     pub events: u64,
     /// Executions that perform operations of this one, in the order in which they were started.
-    pub children: Vec<Child>,
+    pub children: Vec<ChildExecution>,
     /// Who took its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_as: Option<String>,
     /// The result of it, or of whoever took its place in the end.
-    #[serde(default, deserialize_with = "json::present", skip_serializing_if = "Option::is_none")]
-    pub result: Option<Json>,
+    #[serde(default, deserialize_with = "json::deserialize_present", skip_serializing_if = "Option::is_none")]
+    pub result: Option<RawJson>,
     /// What it failed with, or why it was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<FailureDetail>,
 }
 
 /// Another execution that performs an operation of this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Child {
+pub struct ChildExecution {
     /// The operation.
     pub promise: String,
     /// The execution.
@@ -219,12 +219,12 @@ pub struct Child {
 /// A signal to an execution.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Signal {
+pub struct SignalExecutionRequest {
     /// Its name.
     pub name: String,
     /// What it says; null unless told.
     #[serde(default)]
-    pub payload: Json,
+    pub payload: RawJson,
     /// Sending it again with the same key does nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 500)]
@@ -234,7 +234,7 @@ pub struct Signal {
 /// A request to stop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Cancel {
+pub struct CancelExecutionRequest {
     /// Why, for whoever asks later.
     #[schema(max_length = 1024)]
     pub reason: String,
@@ -242,7 +242,7 @@ pub struct Cancel {
 
 /// Something that is on its way to an execution.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Sent {
+pub struct AcceptedMessage {
     /// The execution.
     pub execution: String,
     /// What: `signal` or `cancel`.

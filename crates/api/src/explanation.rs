@@ -4,66 +4,66 @@ use onward_journal::{ExecutionId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::waits::Waits;
-use crate::{Json, Shown};
+use crate::waits::ExecutionWaits;
+use crate::{RawJson, DisplayText};
 
 /// What an execution waits for, and what happens next.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Explanation {
+pub struct ExecutionExplanation {
     /// The execution.
     #[schema(value_type = String)]
-    pub execution: Shown<ExecutionId>,
+    pub execution: DisplayText<ExecutionId>,
     /// What it runs.
     pub function: String,
     /// Its state.
     pub state: String,
     /// When something was recorded last.
     #[schema(value_type = String)]
-    pub since: Shown<Timestamp>,
+    pub since: DisplayText<Timestamp>,
     /// What it waits for.
     #[serde(flatten)]
-    pub waits: Waits,
+    pub waits: ExecutionWaits,
     /// What it ended with.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub end: Option<End>,
+    pub end: Option<ExecutionEndView>,
     /// Who works on it.
-    pub owner: Owner,
+    pub owner: ExecutionOwner,
     /// What is on its way to it.
-    pub on_its_way: Vec<OnItsWay>,
+    pub on_its_way: Vec<PendingMessage>,
     /// What people should know about it.
-    pub alerts: Vec<Raised>,
+    pub alerts: Vec<RaisedAlert>,
     /// The execution that called it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Relative>,
+    pub parent: Option<RelatedExecution>,
     /// What happens next, in words.
     pub next: Vec<String>,
     /// The time of the store.
     #[schema(value_type = String)]
-    pub now: Shown<Timestamp>,
+    pub now: DisplayText<Timestamp>,
 }
 
 /// What an execution ended with.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum End {
+pub enum ExecutionEndView {
     /// A result.
-    Result(Json),
+    Result(RawJson),
     /// An error.
     Error(String),
     /// Cancellation, and why.
     Cancelled(String),
     /// Another took its place.
-    ContinuedAs(Relative),
+    ContinuedAs(RelatedExecution),
 }
 
 /// Another execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Relative {
+pub struct RelatedExecution {
     /// Which.
     #[schema(value_type = String)]
-    pub execution: Shown<ExecutionId>,
+    pub execution: DisplayText<ExecutionId>,
     /// Its state; absent when it is not there.
     pub state: Option<String>,
 }
@@ -71,14 +71,14 @@ pub struct Relative {
 /// Who works on an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "is", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Owner {
+pub enum ExecutionOwner {
     /// A process.
     Process {
         /// Its name.
         name: String,
         /// When others may take over, unless it goes on.
         #[schema(value_type = String)]
-        until: Shown<Timestamp>,
+        until: DisplayText<Timestamp>,
     },
     /// Nobody any more: the lease of this process has run out.
     Gone {
@@ -86,7 +86,7 @@ pub enum Owner {
         name: String,
         /// When its lease ran out.
         #[schema(value_type = String)]
-        since: Shown<Timestamp>,
+        since: DisplayText<Timestamp>,
     },
     /// Nobody.
     Nobody,
@@ -95,23 +95,23 @@ pub enum Owner {
 /// A message that its execution has not taken yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct OnItsWay {
+pub struct PendingMessage {
     /// What it is, in words.
     pub what: String,
     /// When it was sent.
     #[schema(value_type = String)]
-    pub sent_at: Shown<Timestamp>,
+    pub sent_at: DisplayText<Timestamp>,
 }
 
 /// An alert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Raised {
+pub struct RaisedAlert {
     /// What kind of thing.
     pub code: String,
     /// What happened.
     pub message: String,
     /// When.
     #[schema(value_type = String)]
-    pub raised_at: Shown<Timestamp>,
+    pub raised_at: DisplayText<Timestamp>,
 }

@@ -6,12 +6,12 @@ use onward_journal::ExecutionId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Shown;
+use crate::DisplayText;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Class {
+pub enum FindingClass {
     /// It cannot have come about by itself, or does not go on by itself.
     Wrong,
     /// A person was told of it, and nothing has happened since; or only a person knows.
@@ -23,7 +23,7 @@ pub enum Class {
 /// What is the matter; stable, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Code {
+pub enum FindingCode {
     /// Nothing wakes the execution when it is due.
     WakeMissing,
     /// It is woken before anything is due.
@@ -80,13 +80,13 @@ pub enum Code {
     Late,
 }
 
-impl Code {
+impl FindingCode {
     /// How bad that is.
-    pub const fn class(self) -> Class {
+    pub const fn class(self) -> FindingClass {
         match self {
-            Self::Alert | Self::CampaignInDoubt => Class::Attention,
-            Self::NobodyWorks | Self::Late | Self::CampaignLate => Class::Warning,
-            _ => Class::Wrong,
+            Self::Alert | Self::CampaignInDoubt => FindingClass::Attention,
+            Self::NobodyWorks | Self::Late | Self::CampaignLate => FindingClass::Warning,
+            _ => FindingClass::Wrong,
         }
     }
 }
@@ -94,38 +94,38 @@ impl Code {
 /// Something that is the matter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Finding {
+pub struct DoctorFinding {
     /// The execution; absent when it is about many, or about none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub execution: Option<Shown<ExecutionId>>,
+    pub execution: Option<DisplayText<ExecutionId>>,
     /// The campaign run, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub campaign_run: Option<String>,
     /// What.
-    pub code: Code,
+    pub code: FindingCode,
     /// How bad it is.
-    pub class: Class,
+    pub class: FindingClass,
     /// The particulars, for people.
     pub message: String,
 }
 
-impl Finding {
+impl DoctorFinding {
     /// Of the class that its code has.
-    pub fn new(execution: Option<ExecutionId>, code: Code, message: String) -> Self {
-        Self { execution: execution.map(Shown), campaign_run: None, code, class: code.class(), message }
+    pub fn new(execution: Option<ExecutionId>, code: FindingCode, message: String) -> Self {
+        Self { execution: execution.map(DisplayText), campaign_run: None, code, class: code.class(), message }
     }
 
     /// About a campaign run.
-    pub fn of_campaign(run: String, code: Code, message: String) -> Self {
+    pub fn for_campaign_run(run: String, code: FindingCode, message: String) -> Self {
         Self { campaign_run: Some(run), ..Self::new(None, code, message) }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for DoctorFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.execution, &self.campaign_run) {
-            (Some(Shown(execution)), _) => write!(f, "execution {execution}: ")?,
+            (Some(DisplayText(execution)), _) => write!(f, "execution {execution}: ")?,
             (None, Some(run)) => write!(f, "campaign run {run}: ")?,
             (None, None) => write!(f, "store: ")?,
         }
@@ -137,11 +137,11 @@ impl fmt::Display for Finding {
 
 /// What a doctor says meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum DoctorProgress {
     /// Something is the matter.
-    Found(Finding),
+    Finding(DoctorFinding),
     /// So much was looked at.
-    Looked {
+    Examined {
         /// Executions.
         executions: u64,
         /// Events of their journals.
@@ -151,7 +151,7 @@ pub enum Heard {
 
 /// What a doctor says in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Verdict {
+pub struct DoctorReport {
     /// Whether nothing is stuck.
     pub ok: bool,
     /// Executions that were looked at.

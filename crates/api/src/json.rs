@@ -9,9 +9,9 @@ use utoipa::{PartialSchema, ToSchema};
 /// Any JSON value, as the text it was written as.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Json(pub Box<RawValue>);
+pub struct RawJson(pub Box<RawValue>);
 
-impl Json {
+impl RawJson {
     /// The text; nothing if it is not JSON.
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
@@ -23,33 +23,33 @@ impl Json {
     }
 }
 
-impl Default for Json {
+impl Default for RawJson {
     fn default() -> Self {
         Self(RawValue::NULL.to_owned())
     }
 }
 
 /// A value that is there, also if it is `null`: that is a result like any other.
-pub(crate) fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Json>, D::Error> {
-    Json::deserialize(value).map(Some)
+pub(crate) fn deserialize_present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<RawJson>, D::Error> {
+    RawJson::deserialize(value).map(Some)
 }
 
-impl PartialSchema for Json {
+impl PartialSchema for RawJson {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new().schema_type(SchemaType::AnyValue).into()
     }
 }
 
-impl ToSchema for Json {}
+impl ToSchema for RawJson {}
 
 #[cfg(test)]
 mod tests {
-    use crate::execution::Outcome;
+    use crate::execution::ExecutionResult;
 
     #[test]
     fn whoever_ended_with_null_has_ended() {
-        let read = |text: &str| serde_json::from_str::<Outcome>(text).unwrap();
-        assert!(read(r#"{"result":null}"#).is_known());
-        assert!(!read("{}").is_known());
+        let read = |text: &str| serde_json::from_str::<ExecutionResult>(text).unwrap();
+        assert!(read(r#"{"result":null}"#).has_ended());
+        assert!(!read("{}").has_ended());
     }
 }

@@ -9,7 +9,7 @@ use crate::problem::Code;
 /// Where an item stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum ItemStanding {
+pub enum OutboxItemState {
     /// It is to be delivered.
     Waiting,
     /// Somebody may be calling the provider for it now.
@@ -24,7 +24,7 @@ pub enum ItemStanding {
     InDoubt,
 }
 
-impl ItemStanding {
+impl OutboxItemState {
     /// As it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -42,13 +42,13 @@ impl ItemStanding {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct OutboxListing {
+pub struct ListOutboxItemsQuery {
     /// Those of this campaign run.
     pub run: String,
     /// Only those that stand there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
-    pub standing: Option<ItemStanding>,
+    pub standing: Option<OutboxItemState>,
     /// Only those for this recipient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
@@ -65,7 +65,7 @@ pub struct OutboxListing {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct DoubtListing {
+pub struct ListInDoubtItemsQuery {
     /// Where to go on: the `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^-?[0-9]{1,16}\\..{1,200}$")]
@@ -79,7 +79,7 @@ pub struct DoubtListing {
 /// One call of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct OutboxItem {
+pub struct OutboxItemView {
     /// The item.
     pub item: String,
     /// Its campaign run.
@@ -97,7 +97,7 @@ pub struct OutboxItem {
     /// What the provider is told, so that it can take it once.
     pub key: String,
     /// Where it stands.
-    pub standing: ItemStanding,
+    pub standing: OutboxItemState,
     /// `queued`, `sent`, `called`, `posted`, `failed` or `skipped`.
     pub status: String,
     /// How often the provider was called.
@@ -123,9 +123,9 @@ pub struct OutboxItem {
 
 /// A part of a list of items.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct OutboxPage {
+pub struct OutboxItemPage {
     /// The items.
-    pub items: Vec<OutboxItem>,
+    pub items: Vec<OutboxItemView>,
     /// Where the next page begins, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -134,7 +134,7 @@ pub struct OutboxPage {
 /// What became of an item in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum ItemVerdict {
+pub enum ItemResolution {
     /// The provider has taken it.
     Sent,
     /// It was not delivered, and will not be.
@@ -146,9 +146,9 @@ pub enum ItemVerdict {
 /// What somebody says of an item in doubt.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Settle {
+pub struct SettleItemRequest {
     /// What became of it.
-    pub verdict: ItemVerdict,
+    pub verdict: ItemResolution,
     /// How that is known.
     #[schema(min_length = 1, max_length = 1024)]
     pub why: String,
@@ -165,12 +165,12 @@ pub struct Settle {
 /// What somebody says of many items in doubt.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SettleMany {
+pub struct SettleItemsRequest {
     /// The items. Those of one job are settled together.
     #[schema(min_items = 1, max_items = 1000)]
     pub items: Vec<String>,
     /// What became of them.
-    pub verdict: ItemVerdict,
+    pub verdict: ItemResolution,
     /// How that is known.
     #[schema(min_length = 1, max_length = 1024)]
     pub why: String,
@@ -182,16 +182,16 @@ pub struct SettleMany {
 
 /// What came of verdicts.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Settlement {
+pub struct SettleItemsResponse {
     /// Those that are settled.
-    pub settled: Vec<OutboxItem>,
+    pub settled: Vec<OutboxItemView>,
     /// Those that are not, and why.
-    pub refused: Vec<Unsettled>,
+    pub refused: Vec<UnsettledItem>,
 }
 
 /// An item that could not be settled.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Unsettled {
+pub struct UnsettledItem {
     /// The item.
     pub item: String,
     /// What kind of problem it is; stable, for programs.
@@ -204,14 +204,14 @@ pub struct Unsettled {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct JobListing {
+pub struct ListJobsQuery {
     /// Only those of this campaign run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Only those in this status; unless told, all of a run, or all that are not completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
-    pub status: Option<JobStatus>,
+    pub status: Option<CampaignJobStatus>,
     /// Where to go on: the `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^[a-z]{1,10}\\.-?[0-9]{1,16}\\..{1,200}$")]
@@ -225,7 +225,7 @@ pub struct JobListing {
 /// Where a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum JobStatus {
+pub enum CampaignJobStatus {
     /// It waits for a worker, or for a verdict.
     Queued,
     /// A worker has it.
@@ -238,7 +238,7 @@ pub enum JobStatus {
     Dead,
 }
 
-impl JobStatus {
+impl CampaignJobStatus {
     /// As it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -254,7 +254,7 @@ impl JobStatus {
 /// A batch of items of a campaign run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Job {
+pub struct CampaignJob {
     /// The job.
     pub job: String,
     /// Its campaign run.
@@ -262,7 +262,7 @@ pub struct Job {
     /// `email_send_batch`, `voice_call_batch` or `social_post_batch`.
     pub r#type: String,
     /// Where it stands.
-    pub status: JobStatus,
+    pub status: CampaignJobStatus,
     /// Tries since anything was settled.
     pub attempts: u32,
     /// How many items it has.
@@ -286,7 +286,7 @@ pub struct Job {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct JobPage {
     /// The jobs.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<CampaignJob>,
     /// Where the next page begins, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -296,7 +296,7 @@ pub struct JobPage {
 #[derive(Debug, Clone, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct SuppressionListing {
+pub struct ListSuppressionsQuery {
     /// By which way.
     #[param(inline)]
     pub channel: ChannelName,
@@ -312,7 +312,7 @@ pub struct SuppressionListing {
 /// Somebody who wants nothing more.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Suppress {
+pub struct AddSuppressionRequest {
     /// By which way.
     pub channel: ChannelName,
     /// Where they are reached.
@@ -327,7 +327,7 @@ pub struct Suppress {
 /// Somebody who wants nothing more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Suppression {
+pub struct SuppressionEntry {
     /// By which way.
     pub channel: ChannelName,
     /// Where they are reached.
@@ -341,7 +341,7 @@ pub struct Suppression {
 /// Somebody who is reached again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Unsuppressed {
+pub struct RemoveSuppressionResponse {
     /// By which way.
     pub channel: ChannelName,
     /// Where they are reached.
@@ -354,7 +354,7 @@ pub struct Unsuppressed {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SuppressionPage {
     /// The suppressions, in the order of their addresses.
-    pub suppressions: Vec<Suppression>,
+    pub suppressions: Vec<SuppressionEntry>,
     /// Where the next page begins, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

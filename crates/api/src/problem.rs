@@ -5,7 +5,7 @@ use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::campaign::Prerequisite;
+use crate::campaign::PrerequisiteCheck;
 
 /// The media type of a problem.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -27,7 +27,7 @@ pub struct Problem {
     pub code: Code,
     /// Of a campaign that cannot be deployed: all that was looked at, and what did not pass.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub prerequisites: Vec<Prerequisite>,
+    pub prerequisites: Vec<PrerequisiteCheck>,
 }
 
 impl Problem {
@@ -50,7 +50,7 @@ impl PartialSchema for Code {
 impl ToSchema for Code {}
 
 /// Declares the codes, so that nothing about one is written down twice.
-macro_rules! codes {
+macro_rules! problem_codes {
     ($($(#[doc = $doc:literal])+ $name:ident $text:literal $status:literal $title:literal;)+) => {
         /// A kind of problem. The list grows; what a code means does not change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ macro_rules! codes {
     };
 }
 
-codes! {
+problem_codes! {
     /// The request cannot be read.
     InvalidRequest "invalid_request" 400 "the request cannot be read";
     /// There is no token, or not one that is known.

@@ -5,21 +5,21 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Json;
+use crate::RawJson;
 
 /// Run events to append.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Append {
+pub struct AppendRunEventsRequest {
     /// `RunEventWrite` documents, in the order in which they are to be stored.
     #[schema(min_items = 1, max_items = 10_000)]
-    pub events: Vec<Json>,
+    pub events: Vec<RawJson>,
 }
 
 /// What became of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Appended {
+pub struct RunEventReceipt {
     /// The id under which it is stored.
     pub event_id: String,
     /// Its place in the run.
@@ -37,16 +37,16 @@ pub struct Appended {
 
 /// What became of all of them.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct AppendedAll {
+pub struct AppendRunEventsResponse {
     /// One for each event, in the same order.
-    pub results: Vec<Appended>,
+    pub results: Vec<RunEventReceipt>,
 }
 
 /// Events of a run, in the order of their sequence.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RunEventPage {
     /// `RunEventRecord` documents.
-    pub events: Vec<Json>,
+    pub events: Vec<RawJson>,
     /// The sequence of the last one; pass it as `after` for those that follow.
     pub watermark: u64,
 }
@@ -54,7 +54,7 @@ pub struct RunEventPage {
 /// Something that is wrong with what is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Wrong {
+pub struct VerifyFinding {
     /// In which run; absent when it is about the database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
@@ -67,7 +67,7 @@ pub struct Wrong {
     pub message: String,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for VerifyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.run_id, self.run_seq) {
             (None, _) => write!(f, "store: {}", self.message),
@@ -79,11 +79,11 @@ impl fmt::Display for Wrong {
 
 /// What is said while runs are looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum VerifyProgress {
     /// Something is wrong.
-    Found(Wrong),
+    Finding(VerifyFinding),
     /// So much was looked at.
-    Looked {
+    Examined {
         /// Runs.
         runs: u64,
         /// Events.
@@ -93,7 +93,7 @@ pub enum Heard {
 
 /// What is said in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Verified {
+pub struct VerifyReport {
     /// Whether all is right.
     pub ok: bool,
     /// Runs that were looked at.
@@ -106,10 +106,10 @@ pub struct Verified {
 
 /// Where a run stands.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct RunSnapshot {
+pub struct RunSnapshotView {
     /// `CURRENT`; `STALE` when events are missing from the log behind it; `INCONSISTENT` when the log holds events that were
     /// not allowed.
     pub condition: String,
     /// The snapshot.
-    pub snapshot: Json,
+    pub snapshot: RawJson,
 }

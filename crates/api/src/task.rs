@@ -3,15 +3,15 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::Json;
+use crate::RawJson;
 
 /// How long a worker may go without a sign of life, in milliseconds, unless it asks for another time.
-pub const LEASE_MS: u32 = 30_000;
+pub const DEFAULT_LEASE_MS: u32 = 30_000;
 
 /// What a worker asks for.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Claim {
+pub struct ClaimTasksRequest {
     /// Its name, for people.
     #[schema(min_length = 1, max_length = 200)]
     pub worker: String,
@@ -19,11 +19,11 @@ pub struct Claim {
     #[schema(min_items = 1, max_items = 100)]
     pub functions: Vec<String>,
     /// At most so many; one unless told.
-    #[serde(default = "one")]
+    #[serde(default = "default_max_tasks")]
     #[schema(minimum = 1, maximum = 100, default = 1)]
     pub max: u32,
     /// How many milliseconds it may go without a sign of life; half a minute unless told.
-    #[serde(default = "lease_ms")]
+    #[serde(default = "default_lease_ms")]
     #[schema(minimum = 100, maximum = 3_600_000, default = 30_000)]
     pub lease_ms: u32,
     /// How many milliseconds to wait for a task where there is none; at most a minute.
@@ -32,25 +32,25 @@ pub struct Claim {
     pub wait_ms: u64,
 }
 
-const fn one() -> u32 {
+const fn default_max_tasks() -> u32 {
     1
 }
 
-const fn lease_ms() -> u32 {
-    LEASE_MS
+const fn default_lease_ms() -> u32 {
+    DEFAULT_LEASE_MS
 }
 
 /// What a worker is given.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Claimed {
+pub struct ClaimTasksResponse {
     /// Its tasks; none when there was none in time.
-    pub tasks: Vec<ClaimedTask>,
+    pub tasks: Vec<TaskClaim>,
 }
 
 /// A task that a worker holds.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ClaimedTask {
+pub struct TaskClaim {
     /// Which task.
     pub task: String,
     /// What shows that the worker holds it. Nobody else knows it.
@@ -64,9 +64,9 @@ pub struct ClaimedTask {
     /// Which attempt.
     pub attempt: u32,
     /// What it is called with.
-    pub input: Json,
+    pub input: RawJson,
     /// Whether it may be repeated.
-    pub delivery: Delivery,
+    pub delivery: TaskDelivery,
     /// When it is taken back, unless the worker shows that it is alive.
     pub leased_until: String,
     /// How many milliseconds that is.
@@ -79,7 +79,7 @@ pub struct ClaimedTask {
 /// Whether a task may be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Delivery {
+pub enum TaskDelivery {
     /// It is, until its end is known.
     AtLeastOnce,
     /// Never: if its worker is lost, it is in doubt.
@@ -89,7 +89,7 @@ pub enum Delivery {
 /// A sign of life.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Heartbeat {
+pub struct HeartbeatTaskRequest {
     /// What shows that the worker holds the task.
     pub token: String,
 }
@@ -97,7 +97,7 @@ pub struct Heartbeat {
 /// A task that its worker has not begun, and will not.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Release {
+pub struct ReleaseTaskRequest {
     /// What shows that the worker holds the task.
     pub token: String,
 }
@@ -105,7 +105,7 @@ pub struct Release {
 /// The worker goes on.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Extended {
+pub struct HeartbeatTaskResponse {
     /// When the task is taken back, unless there is another sign of life.
     pub leased_until: String,
 }
@@ -113,7 +113,7 @@ pub struct Extended {
 /// What a worker that is done with a task would perform next.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Next {
+pub struct NextTaskRequest {
     /// Its name, for people.
     #[schema(min_length = 1, max_length = 200)]
     pub worker: String,
@@ -121,7 +121,7 @@ pub struct Next {
     #[schema(min_items = 1, max_items = 100)]
     pub functions: Vec<String>,
     /// How many milliseconds it may go without a sign of life; half a minute unless told.
-    #[serde(default = "lease_ms")]
+    #[serde(default = "default_lease_ms")]
     #[schema(minimum = 100, maximum = 3_600_000, default = 30_000)]
     pub lease_ms: u32,
 }
@@ -129,28 +129,28 @@ pub struct Next {
 /// A task was performed.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Complete {
+pub struct CompleteTaskRequest {
     /// What shows that the worker holds the task.
     pub token: String,
     /// What came of it; null unless told.
     #[serde(default)]
-    pub result: Json,
+    pub result: RawJson,
     /// Claims the task that follows from this one with the same request, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<Next>,
+    pub next: Option<NextTaskRequest>,
 }
 
 /// A task could not be performed.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Fail {
+pub struct FailTaskRequest {
     /// What shows that the worker holds the task.
     pub token: String,
     /// Why.
     pub error: TaskError,
     /// Claims the task that follows from this one with the same request, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<Next>,
+    pub next: Option<NextTaskRequest>,
 }
 
 /// Why a task could not be performed.
@@ -165,30 +165,30 @@ pub struct TaskError {
     #[schema(max_length = 200)]
     pub code: Option<String>,
     /// Whether another attempt may go better; so unless told.
-    #[serde(default = "yes")]
+    #[serde(default = "default_retryable")]
     #[schema(default = true)]
     pub retryable: bool,
 }
 
-const fn yes() -> bool {
+const fn default_retryable() -> bool {
     true
 }
 
 /// It is recorded that the worker is done with the task.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Ended {
+pub struct TaskEndResponse {
     /// Which task.
     pub task: String,
     /// The task that follows, and that the worker holds now, if it has asked for one and there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<ClaimedTask>,
+    pub next: Option<TaskClaim>,
 }
 
 /// Which tasks to list.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct TaskListing {
+pub struct ListTasksQuery {
     /// Where to go on: the `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^-?[0-9]{1,16}:(queued|claimed):[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}:.+$")]
@@ -203,7 +203,7 @@ pub struct TaskListing {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct TaskPage {
     /// The tasks.
-    pub tasks: Vec<TaskInfo>,
+    pub tasks: Vec<TaskSummary>,
     /// Where to go on; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -212,7 +212,7 @@ pub struct TaskPage {
 /// A task that a worker holds, or that waits for one.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct TaskInfo {
+pub struct TaskSummary {
     /// Which task.
     pub task: String,
     /// The function.

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// What somebody may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum TokenRole {
     /// Look.
     Viewer,
     /// Look, start, signal and cancel; control campaigns and settle what is in doubt.
@@ -21,7 +21,7 @@ pub enum Role {
 
 /// Something that is not allowed to everybody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
+pub enum Permission {
     /// Look.
     Read,
     /// Start, signal and cancel executions; control campaigns.
@@ -34,7 +34,7 @@ pub enum Deed {
     Administer,
 }
 
-impl Role {
+impl TokenRole {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Viewer, Self::Operator, Self::Engineer, Self::Admin, Self::Worker];
 
@@ -55,13 +55,13 @@ impl Role {
     }
 
     /// Whether it allows something.
-    pub const fn allows(self, deed: Deed) -> bool {
+    pub const fn has_permission(self, deed: Permission) -> bool {
         match deed {
-            Deed::Read => !matches!(self, Self::Worker),
-            Deed::Operate => matches!(self, Self::Operator | Self::Engineer | Self::Admin),
-            Deed::Build => matches!(self, Self::Engineer | Self::Admin),
-            Deed::Work => matches!(self, Self::Worker | Self::Admin),
-            Deed::Administer => matches!(self, Self::Admin),
+            Permission::Read => !matches!(self, Self::Worker),
+            Permission::Operate => matches!(self, Self::Operator | Self::Engineer | Self::Admin),
+            Permission::Build => matches!(self, Self::Engineer | Self::Admin),
+            Permission::Work => matches!(self, Self::Worker | Self::Admin),
+            Permission::Administer => matches!(self, Self::Admin),
         }
     }
 }
@@ -69,12 +69,12 @@ impl Role {
 /// A token to make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct NewToken {
+pub struct CreateTokenRequest {
     /// What people call it.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
     /// What it allows.
-    pub role: Role,
+    pub role: TokenRole,
     /// Until when; for ever unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
@@ -83,7 +83,7 @@ pub struct NewToken {
 
 /// A token that was made. It is shown once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct MadeToken {
+pub struct CreateTokenResponse {
     /// What people call it.
     pub name: String,
     /// What it reads.
@@ -93,11 +93,11 @@ pub struct MadeToken {
 /// A token, without what it reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct TokenInfo {
+pub struct TokenSummary {
     /// What people call it.
     pub name: String,
     /// What it allows.
-    pub role: Role,
+    pub role: TokenRole,
     /// Since when.
     pub created_at: String,
     /// Until when.
@@ -109,5 +109,5 @@ pub struct TokenInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenList {
     /// All of a scope.
-    pub tokens: Vec<TokenInfo>,
+    pub tokens: Vec<TokenSummary>,
 }

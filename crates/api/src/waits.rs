@@ -6,29 +6,29 @@ use onward_journal::{ExecutionId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Shown, ago, span};
+use crate::{DisplayText, format_relative_time, format_elapsed};
 
 /// What an execution waits for. Nothing when it is over.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Waits {
+pub struct ExecutionWaits {
     /// For how many of them: `single`, `any`, `all` or `signal`; absent when it does not wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Cow<'static, str>>,
     /// What it waits for.
-    pub waits_for: Vec<Waiting>,
+    pub waits_for: Vec<ExecutionWait>,
     /// What is under way besides, and not waited for now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub besides: Vec<Waiting>,
+    pub besides: Vec<ExecutionWait>,
 }
 
 /// One thing that has not happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Waiting {
+pub struct ExecutionWait {
     /// What it is.
     #[serde(flatten)]
-    pub what: What,
+    pub target: WaitTarget,
     /// The operation, such as `root.3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promise: Option<String>,
@@ -37,13 +37,13 @@ pub struct Waiting {
     pub join_set: Option<String>,
     /// Since when it is as it is.
     #[schema(value_type = String)]
-    pub since: Shown<Timestamp>,
+    pub since: DisplayText<Timestamp>,
 }
 
 /// What has not happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "for", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum What {
+pub enum WaitTarget {
     /// Its own code: it has something to do.
     Code,
     /// A signal.
@@ -53,13 +53,13 @@ pub enum What {
         /// When it goes on without one.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>)]
-        deadline: Option<Shown<Timestamp>>,
+        deadline: Option<DisplayText<Timestamp>>,
     },
     /// A timer.
     Timer {
         /// When it fires.
         #[schema(value_type = String)]
-        until: Shown<Timestamp>,
+        until: DisplayText<Timestamp>,
     },
     /// The first attempt of an invocation: it is wanted, and was not begun.
     Start {
@@ -91,7 +91,7 @@ pub enum What {
         /// When it is taken from that worker, unless it is heard of.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>)]
-        until: Option<Shown<Timestamp>>,
+        until: Option<DisplayText<Timestamp>>,
     },
     /// The next attempt of an invocation whose last one failed.
     Retry {
@@ -106,7 +106,7 @@ pub enum What {
         error: String,
         /// When it is tried again.
         #[schema(value_type = String)]
-        at: Shown<Timestamp>,
+        at: DisplayText<Timestamp>,
     },
     /// Another workflow.
     Child {
@@ -119,7 +119,7 @@ pub enum What {
         attempts: Option<u32>,
         /// The execution that performs it.
         #[schema(value_type = String)]
-        execution: Shown<ExecutionId>,
+        execution: DisplayText<ExecutionId>,
         /// Its state, where somebody has looked.
         #[serde(skip_serializing_if = "Option::is_none")]
         state: Option<String>,
@@ -127,71 +127,71 @@ pub enum What {
 }
 
 /// The beginning of an id, enough to find it by.
-pub fn short(id: ExecutionId) -> String {
+pub fn short_execution_id(id: ExecutionId) -> String {
     id.to_string().chars().take(12).collect()
 }
 
 /// `attempt 2 of 5`.
-fn counted(attempt: u32, attempts: Option<u32>) -> String {
+fn format_attempt(attempt: u32, attempts: Option<u32>) -> String {
     attempts.map_or_else(|| format!("attempt {attempt}"), |all| format!("attempt {attempt} of {all}"))
 }
 
-impl Waiting {
+impl ExecutionWait {
     /// What it is, without when.
-    pub fn name(&self) -> String {
-        match &self.what {
-            What::Code => "its own code".to_owned(),
-            What::Signal { name, .. } => format!("signal {name}"),
-            What::Timer { .. } => "timer".to_owned(),
-            What::Start { function } => format!("the first attempt of {function}"),
-            What::Task { function, attempt, attempts } => format!("{function}, {}", counted(*attempt, *attempts)),
-            What::Retry { function, attempt, attempts, .. } => {
-                format!("{function}, {}", counted(*attempt, *attempts))
+    pub fn target_name(&self) -> String {
+        match &self.target {
+            WaitTarget::Code => "its own code".to_owned(),
+            WaitTarget::Signal { name, .. } => format!("signal {name}"),
+            WaitTarget::Timer { .. } => "timer".to_owned(),
+            WaitTarget::Start { function } => format!("the first attempt of {function}"),
+            WaitTarget::Task { function, attempt, attempts } => format!("{function}, {}", format_attempt(*attempt, *attempts)),
+            WaitTarget::Retry { function, attempt, attempts, .. } => {
+                format!("{function}, {}", format_attempt(*attempt, *attempts))
             }
-            What::Worker { function, attempt, attempts, worker, .. } => {
+            WaitTarget::Worker { function, attempt, attempts, worker, .. } => {
                 let who = worker.as_ref().map_or("a worker", String::as_str);
-                format!("{function} by {who}, {}", counted(*attempt, *attempts))
+                format!("{function} by {who}, {}", format_attempt(*attempt, *attempts))
             }
-            What::Child { function, execution, state, .. } => {
+            WaitTarget::Child { function, execution, state, .. } => {
                 let state = state.as_ref().map(|state| format!(" ({state})")).unwrap_or_default();
-                format!("child {function} {}{state}", short(execution.0))
+                format!("child {function} {}{state}", short_execution_id(execution.0))
             }
         }
     }
 
     /// When it ends by itself, if it does.
-    pub const fn due(&self) -> Option<Timestamp> {
-        match &self.what {
-            What::Timer { until: Shown(at) } | What::Retry { at: Shown(at), .. } => Some(*at),
-            What::Signal { deadline: Some(Shown(at)), .. } => Some(*at),
+    pub const fn due_at(&self) -> Option<Timestamp> {
+        match &self.target {
+            WaitTarget::Timer { until: DisplayText(at) } | WaitTarget::Retry { at: DisplayText(at), .. } => Some(*at),
+            WaitTarget::Signal { deadline: Some(DisplayText(at)), .. } => Some(*at),
             _ => None,
         }
     }
 
     /// One short line: `signal approval, 12 s`.
-    pub fn in_short(&self, now: Timestamp) -> String {
-        let name = self.name();
-        let since = span(self.since.0, now);
-        match (&self.what, self.due()) {
-            (What::Signal { .. }, Some(at)) => format!("{name}, {since}, at most until {}", ago(at, now)),
-            (What::Timer { .. }, Some(at)) => format!("{name}, due {}", ago(at, now)),
-            (What::Retry { error, .. }, Some(at)) => format!("{name}, due {}: {error}", ago(at, now)),
+    pub fn summary_line(&self, now: Timestamp) -> String {
+        let name = self.target_name();
+        let since = format_elapsed(self.since.0, now);
+        match (&self.target, self.due_at()) {
+            (WaitTarget::Signal { .. }, Some(at)) => format!("{name}, {since}, at most until {}", format_relative_time(at, now)),
+            (WaitTarget::Timer { .. }, Some(at)) => format!("{name}, due {}", format_relative_time(at, now)),
+            (WaitTarget::Retry { error, .. }, Some(at)) => format!("{name}, due {}: {error}", format_relative_time(at, now)),
             _ => format!("{name}, {since}"),
         }
     }
 }
 
-impl Waits {
+impl ExecutionWaits {
     /// One short line for people: `waits for signal approval, 12 s`.
-    pub fn in_short(&self, now: Timestamp) -> String {
+    pub fn summary_line(&self, now: Timestamp) -> String {
         let Some(first) = self.waits_for.first() else { return "waits for nothing".to_owned() };
         let more = match self.waits_for.len() {
             1 => String::new(),
             all => format!(" and {} more", all - 1),
         };
-        match &first.what {
-            What::Code => format!("its code is to run, {}", span(first.since.0, now)),
-            _ => format!("waits for {}{more}", first.in_short(now)),
+        match &first.target {
+            WaitTarget::Code => format!("its code is to run, {}", format_elapsed(first.since.0, now)),
+            _ => format!("waits for {}{more}", first.summary_line(now)),
         }
     }
 }

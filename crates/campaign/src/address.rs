@@ -1,7 +1,7 @@
 //! What is an address on which channel. It refuses what nobody could be reached at, and what would end up as something else
 //! in a header; all else is for the provider to say.
 
-use onward_dispatch::Channel;
+use onward_dispatch::DeliveryChannel;
 
 /// Bytes of an address of mail, at most.
 const EMAIL_BYTES_MAX: usize = 254;
@@ -11,33 +11,33 @@ const LABEL_BYTES_MAX: usize = 63;
 const ACCOUNT_BYTES_MAX: usize = 255;
 
 /// The address as it is used, or why it is none.
-pub fn parse(channel: Channel, text: &str) -> Result<String, &'static str> {
+pub fn parse_address(channel: DeliveryChannel, text: &str) -> Result<String, &'static str> {
     let text = text.trim();
     if text.is_empty() {
         return Err("there is no address");
     }
     match channel {
-        Channel::Email => email(text),
-        Channel::Voice => phone(text),
-        Channel::Social => account(text).map(|()| text.to_owned()),
+        DeliveryChannel::Email => normalize_email(text),
+        DeliveryChannel::Voice => normalize_phone(text),
+        DeliveryChannel::Social => check_account(text).map(|()| text.to_owned()),
     }
 }
 
 /// Whether this is one mailbox: an address of mail, with a name before it or not.
-pub fn mailbox(text: &str) -> Result<(), &'static str> {
+pub fn check_mailbox(text: &str) -> Result<(), &'static str> {
     let text = text.trim();
     if text.chars().any(char::is_control) {
         return Err("it has control characters");
     }
     match text.strip_suffix('>').map(|it| it.rsplit_once('<')) {
-        None => email(text).map(drop),
+        None => normalize_email(text).map(drop),
         Some(None) => Err("there is a `>` without a `<`"),
-        Some(Some((name, address))) => is_name(name.trim()).and_then(|()| email(address)).map(drop),
+        Some(Some((name, address))) => check_display_name(name.trim()).and_then(|()| normalize_email(address)).map(drop),
     }
 }
 
 /// In quotes a name may have anything; outside of them some characters would make it another address.
-fn is_name(name: &str) -> Result<(), &'static str> {
+fn check_display_name(name: &str) -> Result<(), &'static str> {
     let quoted = name.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
     let is_fine = match quoted {
         Some(inside) => !inside.contains(['"', '\\']),
@@ -47,12 +47,12 @@ fn is_name(name: &str) -> Result<(), &'static str> {
 }
 
 /// An address of mail with its domain as mail has it: in plain small letters.
-fn email(text: &str) -> Result<String, &'static str> {
-    const LONG: &str = "the address is longer than 254 bytes";
+fn normalize_email(text: &str) -> Result<String, &'static str> {
+    const TOO_LONG: &str = "the address is longer than 254 bytes";
     if text.len() > EMAIL_BYTES_MAX {
-        return Err(LONG);
+        return Err(TOO_LONG);
     }
-    if text.chars().any(is_unseen) {
+    if text.chars().any(is_invisible) {
         return Err("the address has spaces or control characters");
     }
     let (local, domain) = text.split_once('@').ok_or("the address has no @")?;
@@ -66,17 +66,17 @@ fn email(text: &str) -> Result<String, &'static str> {
     if local.contains(['<', '>', '(', ')', '[', ']', ',', ';', ':', '\\', '"']) {
         return Err("the address has characters that are not allowed before the @");
     }
-    let address = format!("{local}@{}", plain_domain(domain)?);
-    if address.len() > EMAIL_BYTES_MAX { Err(LONG) } else { Ok(address) }
+    let address = format!("{local}@{}", normalize_domain(domain)?);
+    if address.len() > EMAIL_BYTES_MAX { Err(TOO_LONG) } else { Ok(address) }
 }
 
 /// However a domain is written, it is the same one: `bücher.example` is `xn--bcher-kva.example` (IDNA).
-fn plain_domain(domain: &str) -> Result<String, &'static str> {
+fn normalize_domain(domain: &str) -> Result<String, &'static str> {
     let plain = idna::domain_to_ascii(domain).map_err(|_| "what is after the @ is no domain")?;
-    is_domain(&plain).map(|()| plain)
+    check_domain(&plain).map(|()| plain)
 }
 
-fn is_domain(domain: &str) -> Result<(), &'static str> {
+fn check_domain(domain: &str) -> Result<(), &'static str> {
     let is_label = |label: &str| {
         let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-';
         !label.is_empty()
@@ -95,14 +95,14 @@ fn is_domain(domain: &str) -> Result<(), &'static str> {
 }
 
 /// Spaces, control characters, and those that nobody sees: they come along when an address is copied from a page.
-fn is_unseen(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     c.is_whitespace()
         || c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}' | '\u{feff}')
 }
 
-fn phone(text: &str) -> Result<String, &'static str> {
-    let number: String = text.chars().filter(|c| !is_between(*c)).collect();
+fn normalize_phone(text: &str) -> Result<String, &'static str> {
+    let number: String = text.chars().filter(|c| !is_phone_separator(*c)).collect();
     let digits = number.strip_prefix('+').ok_or("the number has to begin with + and the code of the country")?;
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("the number has something else than digits");
@@ -117,11 +117,11 @@ fn phone(text: &str) -> Result<String, &'static str> {
 }
 
 /// What people write between the digits of a number.
-fn is_between(c: char) -> bool {
+fn is_phone_separator(c: char) -> bool {
     matches!(c, ' ' | '\u{a0}' | '-' | '\u{2010}'..='\u{2013}' | '(' | ')' | '.' | '/')
 }
 
-fn account(text: &str) -> Result<(), &'static str> {
+fn check_account(text: &str) -> Result<(), &'static str> {
     if text.len() > ACCOUNT_BYTES_MAX {
         return Err("the address is longer than 255 bytes");
     }
@@ -137,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    fn is_stored_form(channel: Channel, address: &str) -> bool {
-        parse(channel, address).is_ok_and(|stored| stored == address)
+    fn is_stored_form(channel: DeliveryChannel, address: &str) -> bool {
+        parse_address(channel, address).is_ok_and(|stored| stored == address)
     }
 
     #[test]
@@ -153,10 +153,10 @@ mod tests {
             "root@localhost",
             "1@2.example",
         ] {
-            assert_eq!(parse(Channel::Email, address), Ok(address.to_owned()));
-            assert_eq!(mailbox(address), Ok(()));
+            assert_eq!(parse_address(DeliveryChannel::Email, address), Ok(address.to_owned()));
+            assert_eq!(check_mailbox(address), Ok(()));
         }
-        assert_eq!(parse(Channel::Email, " ada@example.com\t"), Ok("ada@example.com".to_owned()));
+        assert_eq!(parse_address(DeliveryChannel::Email, " ada@example.com\t"), Ok("ada@example.com".to_owned()));
     }
 
     #[test]
@@ -192,10 +192,10 @@ mod tests {
             "ada@exämple。com。",
             "ada@xn--a.example",
         ] {
-            assert!(parse(Channel::Email, address).is_err(), "{address:?}");
+            assert!(parse_address(DeliveryChannel::Email, address).is_err(), "{address:?}");
         }
-        assert!(parse(Channel::Email, &format!("{}@example.com", "a".repeat(65))).is_err());
-        assert!(parse(Channel::Email, &format!("a@{}example.com", "abc.".repeat(70))).is_err());
+        assert!(parse_address(DeliveryChannel::Email, &format!("{}@example.com", "a".repeat(65))).is_err());
+        assert!(parse_address(DeliveryChannel::Email, &format!("a@{}example.com", "abc.".repeat(70))).is_err());
     }
 
     #[test]
@@ -208,18 +208,18 @@ mod tests {
             ("Bob@EXAMPLE.com", "Bob@example.com"),
             ("jürgen@exämple.de", "jürgen@xn--exmple-cua.de"),
         ] {
-            assert_eq!(parse(Channel::Email, written), Ok(stored.to_owned()));
-            assert!(is_stored_form(Channel::Email, stored) && !is_stored_form(Channel::Email, written), "{written}");
+            assert_eq!(parse_address(DeliveryChannel::Email, written), Ok(stored.to_owned()));
+            assert!(is_stored_form(DeliveryChannel::Email, stored) && !is_stored_form(DeliveryChannel::Email, written), "{written}");
         }
-        assert!(parse(Channel::Email, &format!("a@{}.example", "ü".repeat(60))).is_err());
-        assert!(is_stored_form(Channel::Voice, "+49301234567") && !is_stored_form(Channel::Voice, "+49 30 1234567"));
-        assert!(!is_stored_form(Channel::Email, " ada@example.com") && !is_stored_form(Channel::Social, ""));
+        assert!(parse_address(DeliveryChannel::Email, &format!("a@{}.example", "ü".repeat(60))).is_err());
+        assert!(is_stored_form(DeliveryChannel::Voice, "+49301234567") && !is_stored_form(DeliveryChannel::Voice, "+49 30 1234567"));
+        assert!(!is_stored_form(DeliveryChannel::Email, " ada@example.com") && !is_stored_form(DeliveryChannel::Social, ""));
     }
 
     #[test]
     fn a_mailbox_may_have_a_name() {
         for text in ["News <news@example.com>", "<news@example.com>", "\"A, B\" <ab@example.com>", "news@example.com"] {
-            assert_eq!(mailbox(text), Ok(()), "{text}");
+            assert_eq!(check_mailbox(text), Ok(()), "{text}");
         }
         for text in [
             "News",
@@ -233,14 +233,14 @@ mod tests {
             "a@b.example>",
             "A\n <a@b.example>",
         ] {
-            assert!(mailbox(text).is_err(), "{text}");
+            assert!(check_mailbox(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn numbers_are_brought_into_one_form() {
         for number in ["+49 30 1234567", "+49-30-1234567", "+49 (30) 123.45.67", "+49/30/1234567", "+49301234567"] {
-            assert_eq!(parse(Channel::Voice, number), Ok("+49301234567".to_owned()));
+            assert_eq!(parse_address(DeliveryChannel::Voice, number), Ok("+49301234567".to_owned()));
         }
         for number in [
             "030 1234567",
@@ -252,22 +252,22 @@ mod tests {
             "+49+30123456",
             "+",
         ] {
-            assert!(parse(Channel::Voice, number).is_err(), "{number}");
+            assert!(parse_address(DeliveryChannel::Voice, number).is_err(), "{number}");
         }
     }
 
     #[test]
     fn a_place_to_post_to_is_any_text() {
-        assert_eq!(parse(Channel::Social, "@onward@social.example"), Ok("@onward@social.example".to_owned()));
-        assert!(parse(Channel::Social, "a\u{7}b").is_err());
-        assert!(parse(Channel::Social, &"a".repeat(256)).is_err());
+        assert_eq!(parse_address(DeliveryChannel::Social, "@onward@social.example"), Ok("@onward@social.example".to_owned()));
+        assert!(parse_address(DeliveryChannel::Social, "a\u{7}b").is_err());
+        assert!(parse_address(DeliveryChannel::Social, &"a".repeat(256)).is_err());
     }
 
     proptest! {
         #[test]
         fn no_address_can_begin_a_line_of_a_header(text in "\\PC*[\r\n]\\PC*@[a-z]{1,5}\\.[a-z]{2}") {
-            for channel in [Channel::Email, Channel::Voice, Channel::Social] {
-                if let Ok(address) = parse(channel, &text) {
+            for channel in [DeliveryChannel::Email, DeliveryChannel::Voice, DeliveryChannel::Social] {
+                if let Ok(address) = parse_address(channel, &text) {
                     prop_assert!(!address.contains(['\r', '\n']));
                 }
             }
@@ -275,9 +275,9 @@ mod tests {
 
         #[test]
         fn an_address_is_stable(text in "\\PC{0,40}") {
-            for channel in Channel::ALL {
-                if let Ok(address) = parse(channel, &text) {
-                    prop_assert_eq!(parse(channel, &address), Ok(address.clone()));
+            for channel in DeliveryChannel::ALL {
+                if let Ok(address) = parse_address(channel, &text) {
+                    prop_assert_eq!(parse_address(channel, &address), Ok(address.clone()));
                 }
             }
         }

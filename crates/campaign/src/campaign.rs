@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use onward_dispatch::{Backoff, Channel, Terms, digest};
-use onward_journal::Text;
+use onward_dispatch::{ExponentialBackoff, DeliveryChannel, DispatchPolicy, hash_parts};
+use onward_journal::SharedText;
 use serde::{Deserialize, Serialize};
 
-use crate::audience::Fields;
+use crate::audience::AudienceFields;
 use crate::error::Error;
-use crate::provider::ProviderRef;
-use crate::schedule::Schedule;
+use crate::provider_ref::ProviderRef;
+use crate::schedule::CampaignSchedule;
 
 /// A campaign. `P` is what it has of each part of its template: the text, except while its file is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct Campaign<P = String> {
     pub id: String,
     /// By which channel.
     #[serde(with = "channel")]
-    pub channel: Channel,
+    pub channel: DeliveryChannel,
     /// Who sends.
     pub provider: ProviderRef,
     /// What is sent: templates by the name of the part.
@@ -30,34 +30,34 @@ pub struct Campaign<P = String> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsubscribe: Option<String>,
     /// Whom to reach.
-    pub audience: Audience,
+    pub audience: AudienceSpec,
     /// When.
-    #[serde(default, skip_serializing_if = "Schedule::is_empty")]
-    pub schedule: Schedule,
+    #[serde(default, skip_serializing_if = "CampaignSchedule::is_empty")]
+    pub schedule: CampaignSchedule,
     /// Recipients of a job.
-    #[serde(default = "job_items")]
+    #[serde(default = "default_job_items")]
     pub job_items: u32,
     /// What is sent, for keys; a digest of it unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// How often it is tried.
     #[serde(default)]
-    pub retries: Retries,
+    pub retries: CampaignRetries,
 }
 
-const fn job_items() -> u32 {
+const fn default_job_items() -> u32 {
     100
 }
 
 /// Whom to reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename = "audience")]
-pub struct Audience {
+pub struct AudienceSpec {
     /// The file that has them.
     pub file: String,
     /// What kind of file; its name says so unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub format: Option<Format>,
+    pub format: Option<AudienceFormat>,
     /// What is between the values of a table; a comma or a tab unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
@@ -69,13 +69,13 @@ pub struct Audience {
     pub address: Option<String>,
     /// What becomes of the campaign when there are rows that cannot be used.
     #[serde(default)]
-    pub bad_rows: BadRows,
+    pub bad_rows: BadRowPolicy,
 }
 
 /// A kind of file that has an audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum AudienceFormat {
     /// Values between commas, after a line of names.
     Csv,
     /// Values between tabs, after a line of names.
@@ -88,7 +88,7 @@ pub enum Format {
 /// What becomes of a campaign when its audience has rows that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum BadRows {
+pub enum BadRowPolicy {
     /// It is not deployed.
     #[default]
     Refuse,
@@ -99,7 +99,7 @@ pub enum BadRows {
 /// How often it is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Retries {
+pub struct CampaignRetries {
     /// Calls of the provider for one item that it did not take, at most.
     pub calls: u32,
     /// Tries of a job that came to nothing, one after the other, at most.
@@ -110,32 +110,32 @@ pub struct Retries {
     pub max_ms: u64,
 }
 
-impl Default for Retries {
+impl Default for CampaignRetries {
     fn default() -> Self {
         Self { calls: 5, attempts: 10, first_ms: 1_000, max_ms: 600_000 }
     }
 }
 
-impl Retries {
+impl CampaignRetries {
     /// The same terms, with as many tries as this says.
-    pub fn apply(&self, terms: Terms) -> Terms {
-        let backoff = Backoff { first_ms: self.first_ms, max_ms: self.max_ms };
-        Terms { calls_max: self.calls, attempts_max: self.attempts, backoff, ..terms }
+    pub fn apply_to_policy(&self, terms: DispatchPolicy) -> DispatchPolicy {
+        let backoff = ExponentialBackoff { initial_ms: self.first_ms, max_ms: self.max_ms };
+        DispatchPolicy { max_sends: self.calls, max_attempts: self.attempts, backoff, ..terms }
     }
 }
 
-impl Audience {
+impl AudienceSpec {
     /// What kind of file it is.
-    pub fn format(&self) -> Result<Format, Error> {
+    pub fn resolve_format(&self) -> Result<AudienceFormat, Error> {
         let extension = Path::new(&self.file).extension().and_then(|it| it.to_str()).unwrap_or_default();
         let by_name = || match extension.to_ascii_lowercase().as_str() {
-            "csv" => Some(Format::Csv),
-            "tsv" => Some(Format::Tsv),
-            "jsonl" | "ndjson" => Some(Format::Jsonl),
+            "csv" => Some(AudienceFormat::Csv),
+            "tsv" => Some(AudienceFormat::Tsv),
+            "jsonl" | "ndjson" => Some(AudienceFormat::Jsonl),
             _ => None,
         };
         self.format.or_else(by_name).ok_or_else(|| {
-            Error::field("audience.format", format!("say csv, tsv or jsonl: `{}` does not tell", self.file))
+            Error::invalid_field("audience.format", format!("say csv, tsv or jsonl: `{}` does not tell", self.file))
         })
     }
 }
@@ -147,54 +147,54 @@ impl Campaign {
     }
 
     /// Which fields of the audience say who it is, and where.
-    pub fn fields(&self) -> Fields {
-        let Audience { id, address, delimiter, .. } = &self.audience;
-        let address = address.as_deref().unwrap_or(address_field(self.channel)).to_owned();
-        Fields { id: id.clone(), address, delimiter: delimiter.and_then(|c| u8::try_from(c).ok()) }
+    pub fn audience_fields(&self) -> AudienceFields {
+        let AudienceSpec { id, address, delimiter, .. } = &self.audience;
+        let address = address.as_deref().unwrap_or(default_address_field(self.channel)).to_owned();
+        AudienceFields { id: id.clone(), address, delimiter: delimiter.and_then(|c| u8::try_from(c).ok()) }
     }
 
     /// What is sent, for keys: the version, or a digest of the templates.
-    pub fn asset(&self) -> Text {
+    pub fn asset_version(&self) -> SharedText {
         if let Some(version) = &self.version {
             return version.as_str().into();
         }
         let template = self.template.iter().flat_map(|(name, text)| [name.as_str(), text.as_str()]);
         let parts: Vec<&str> = template.chain(self.unsubscribe.as_deref()).collect();
-        let hex: String = digest(&parts)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex: String = hash_parts(&parts)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         hex.into()
     }
 
     /// All templates by the name of the part.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn template_parts(&self) -> impl Iterator<Item = (&str, &str)> {
         let template = self.template.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        template.chain(self.unsubscribe.as_deref().map(|text| (UNSUBSCRIBE, text)))
+        template.chain(self.unsubscribe.as_deref().map(|text| (UNSUBSCRIBE_PART, text)))
     }
 }
 
 /// The part that says where one says that one wants nothing more.
-pub(crate) const UNSUBSCRIBE: &str = "unsubscribe";
+pub(crate) const UNSUBSCRIBE_PART: &str = "unsubscribe";
 
-const fn address_field(channel: Channel) -> &'static str {
+const fn default_address_field(channel: DeliveryChannel) -> &'static str {
     match channel {
-        Channel::Email => "email",
-        Channel::Voice => "phone",
-        Channel::Social => "account",
+        DeliveryChannel::Email => "email",
+        DeliveryChannel::Voice => "phone",
+        DeliveryChannel::Social => "account",
     }
 }
 
 /// A channel as it is written.
 mod channel {
-    use onward_dispatch::Channel;
+    use onward_dispatch::DeliveryChannel;
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(channel: &Channel, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(channel: &DeliveryChannel, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(channel.as_str())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Channel, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeliveryChannel, D::Error> {
         let text = String::deserialize(deserializer)?;
         let refuse = || D::Error::custom(format!("there is no channel `{text}`: write email, voice or social"));
-        Channel::parse(&text).ok_or_else(refuse)
+        DeliveryChannel::parse(&text).ok_or_else(refuse)
     }
 }

@@ -25,10 +25,10 @@ pub enum Error {
     },
     /// A stored document is not one of a campaign.
     #[error("the document of the campaign cannot be read: {0}")]
-    Document(String),
+    InvalidDocument(String),
     /// It says something that cannot be meant.
     #[error("{field}: {message}")]
-    Field {
+    InvalidField {
         /// Which field of the file.
         field: String,
         /// What is wrong with it.
@@ -37,7 +37,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn field(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Field { field: field.into(), message: message.into() }
+    pub(crate) fn invalid_field(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::InvalidField { field: field.into(), message: message.into() }
     }
 }

@@ -4,13 +4,13 @@ use jiff::civil::DateTime;
 use onward_journal::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::quiet::Quiet;
-use crate::zone;
+use crate::quiet_hours::QuietHours;
+use crate::time_zone;
 
 /// When people are reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Schedule {
+pub struct CampaignSchedule {
     /// Not before: RFC 3339, or a local time of `zone`. At once unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
@@ -19,10 +19,10 @@ pub struct Schedule {
     pub zone: Option<String>,
     /// The hours in which nobody is reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quiet: Option<Quiet>,
+    pub quiet: Option<QuietHours>,
 }
 
-impl Schedule {
+impl CampaignSchedule {
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -30,28 +30,28 @@ impl Schedule {
     /// When it begins, if it is not at once.
     ///
     /// Of a local time that the clocks show twice the first is meant; one that they leave out is as much later.
-    pub fn begins_at(&self) -> Result<Option<Timestamp>, String> {
+    pub fn start_time(&self) -> Result<Option<Timestamp>, String> {
         match (&self.at, &self.zone) {
             (None, None) => Ok(None),
             (None, Some(_)) => Err("`zone` says in which time zone `at` is, and there is no `at`".to_owned()),
-            (Some(at), zone) => begins_at(at, zone.as_deref()).map(Some),
+            (Some(at), zone) => parse_start_time(at, zone.as_deref()).map(Some),
         }
     }
 }
 
-fn begins_at(at: &str, zone: Option<&str>) -> Result<Timestamp, String> {
+fn parse_start_time(at: &str, zone: Option<&str>) -> Result<Timestamp, String> {
     // What has an offset comes first: as a local time it would be read without it.
     let with_offset = at.parse::<jiff::Timestamp>().ok();
     let instant = match (with_offset, zone) {
         (Some(instant), None) => instant,
         (Some(_), Some(_)) => return Err(format!("`{at}` says itself how it is meant: leave out `zone`")),
         (None, Some(zone)) => {
-            let local = local(at)?;
-            let instant = zone::named(zone)?.to_ambiguous_timestamp(local).compatible();
+            let local = parse_local_time(at)?;
+            let instant = time_zone::require_time_zone(zone)?.to_ambiguous_timestamp(local).compatible();
             instant.map_err(|error| format!("`{at}` is no time in {zone}: {error}"))?
         }
         (None, None) => {
-            local(at)?;
+            parse_local_time(at)?;
             let has_offset = at.ends_with(['Z', 'z']) || at.rfind(['+', '-']).is_some_and(|place| place > 10);
             if has_offset {
                 return Err(format!("`{at}` is too far away"));
@@ -62,7 +62,7 @@ fn begins_at(at: &str, zone: Option<&str>) -> Result<Timestamp, String> {
     Timestamp::from_micros(instant.as_microsecond()).ok_or_else(|| format!("`{at}` is too far away"))
 }
 
-fn local(at: &str) -> Result<DateTime, String> {
+fn parse_local_time(at: &str) -> Result<DateTime, String> {
     // A day alone would be midnight, which is hardly meant.
     let parsed = if at.contains(':') { at.parse::<DateTime>().ok() } else { None };
     parsed.ok_or_else(|| format!("`{at}` is no time: write it as 2026-12-01T09:00:00+01:00"))
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn at(at: &str, zone: Option<&str>) -> Result<String, String> {
-        begins_at(at, zone).map(|at| at.to_string())
+        parse_start_time(at, zone).map(|at| at.to_string())
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         ] {
             assert!(at(text, zone).is_err(), "{text}");
         }
-        let alone = Schedule { zone: Some("Europe/Berlin".into()), ..Schedule::default() };
-        assert!(alone.begins_at().is_err());
+        let alone = CampaignSchedule { zone: Some("Europe/Berlin".into()), ..CampaignSchedule::default() };
+        assert!(alone.start_time().is_err());
     }
 }

@@ -1,24 +1,24 @@
 //! The binary `onward`. Data goes to standard output, words to standard error; exit codes are documented per command.
 
-mod access;
+mod connection;
 mod bench;
 mod campaign;
-mod descriptors;
-mod events;
+mod fd_limit;
+mod journal_reader;
 mod journal;
-mod lines;
-mod log;
-mod names;
+mod line_reader;
+mod logging;
+mod names_file;
 mod outbox;
-mod pages;
-mod paint;
+mod paging;
+mod console;
 mod progress;
 mod serve;
-mod signals;
+mod shutdown;
 mod state;
 mod terminal;
-mod waiting;
-mod work;
+mod retry;
+mod execution;
 
 use std::io;
 use std::process::ExitCode;
@@ -30,66 +30,66 @@ use clap::{Parser, Subcommand};
 #[command(name = "onward", version, disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum CliCommand {
     #[command(flatten)]
-    Work(work::Command),
+    Execution(execution::ExecutionSubcommand),
     #[command(flatten)]
-    Serve(serve::Command),
-    Bench(bench::Args),
+    Server(serve::ServerSubcommand),
+    Bench(bench::BenchArgs),
     /// Reach many people, each once: campaigns
     #[command(subcommand)]
-    Campaign(campaign::Command),
+    Campaign(campaign::CampaignSubcommand),
     /// Look at what was sent to whom, and settle what is in doubt
     #[command(subcommand)]
-    Outbox(outbox::OutboxCommand),
+    Outbox(outbox::OutboxSubcommand),
     /// Look at the jobs of campaigns, and try dead ones again
     #[command(subcommand)]
-    Jobs(outbox::JobsCommand),
+    Jobs(outbox::JobsSubcommand),
     /// Work with execution journals
     #[command(subcommand)]
-    Journal(journal::Command),
+    Journal(journal::JournalSubcommand),
     /// Work with run events and snapshots in a store
     #[command(subcommand)]
-    State(state::Command),
+    State(state::StateSubcommand),
 }
 
 fn main() -> ExitCode {
-    log::to_stderr();
+    logging::init_stderr_logging();
     let outcome = match Cli::parse().command {
-        Command::Work(command) => work::run(&command),
-        Command::Serve(command) => serve::run(&command),
-        Command::Bench(args) => bench::run(&args),
-        Command::Campaign(command) => campaign::run(&command),
-        Command::Outbox(command) => outbox::run_outbox(&command),
-        Command::Jobs(command) => outbox::run_jobs(&command),
-        Command::Journal(command) => journal::run(&command),
-        Command::State(command) => state::run(&command),
+        CliCommand::Execution(command) => execution::run_execution_command(&command),
+        CliCommand::Server(command) => serve::run_server_command(&command),
+        CliCommand::Bench(args) => bench::run_bench(&args),
+        CliCommand::Campaign(command) => campaign::run_campaign_command(&command),
+        CliCommand::Outbox(command) => outbox::run_outbox_command(&command),
+        CliCommand::Jobs(command) => outbox::run_jobs_command(&command),
+        CliCommand::Journal(command) => journal::run_journal_command(&command),
+        CliCommand::State(command) => state::run_state_command(&command),
     };
-    outcome.unwrap_or_else(|error| fail(&error))
+    outcome.unwrap_or_else(|error| report_failure(&error))
 }
 
 /// What a shell reports for a program that a closed pipe ended.
 const EXIT_BROKEN_PIPE: u8 = 128 + 13;
 /// The command could not be carried out.
-const EXIT_UNUSABLE: u8 = 2;
+const EXIT_COMMAND_FAILED: u8 = 2;
 
-fn fail(error: &anyhow::Error) -> ExitCode {
+fn report_failure(error: &anyhow::Error) -> ExitCode {
     let broken_pipe = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     };
     if error.chain().any(broken_pipe) {
         return ExitCode::from(EXIT_BROKEN_PIPE);
     }
-    paint::say(format_args!("{}: {}", paint::error("error"), words(error)));
-    ExitCode::from(EXIT_UNUSABLE)
+    console::print_message(format_args!("{}: {}", console::style_error("error"), format_error_chain(error)));
+    ExitCode::from(EXIT_COMMAND_FAILED)
 }
 
 /// An error and its causes. Some errors say their cause themselves: it is not said again.
-fn words(error: &anyhow::Error) -> String {
+fn format_error_chain(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(ToString::to_string) {
         match words.is_empty() {

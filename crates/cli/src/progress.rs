@@ -3,32 +3,32 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 /// So many more, and the count is shown again.
-const EVERY: u64 = 100;
+const UPDATE_INTERVAL: u64 = 100;
 
 /// A line on standard error that is written over and over, and gone at the end. Nothing where there is no terminal.
-pub(crate) struct Progress {
-    is_wanted: bool,
-    shown: u64,
+pub(crate) struct ProgressLine {
+    is_enabled: bool,
+    shown_count: u64,
 }
 
-impl Progress {
+impl ProgressLine {
     /// A line, if it is wanted and somebody can see it.
     pub(crate) fn new(is_wanted: bool) -> Self {
-        Self { is_wanted: is_wanted && io::stderr().is_terminal(), shown: 0 }
+        Self { is_enabled: is_wanted && io::stderr().is_terminal(), shown_count: 0 }
     }
 
     /// So many were looked at.
-    pub(crate) fn at(&mut self, count: u64, line: impl FnOnce() -> String) {
-        if self.is_wanted && count >= self.shown + EVERY {
-            self.shown = count;
+    pub(crate) fn update_count(&mut self, count: u64, line: impl FnOnce() -> String) {
+        if self.is_enabled && count >= self.shown_count + UPDATE_INTERVAL {
+            self.shown_count = count;
             let _ = write!(io::stderr(), "\r{}\x1b[K\r", line());
         }
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
-        if self.shown > 0 {
+        if self.shown_count > 0 {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }

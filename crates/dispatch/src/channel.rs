@@ -1,10 +1,10 @@
 //! How recipients are reached.
 
-use crate::{ItemStatus, words};
+use crate::{ItemStatus, text_enum};
 
-words! {
+text_enum! {
     /// How recipients are reached.
-    Channel {
+    DeliveryChannel {
         /// By mail.
         Email = "email",
         /// By a call.
@@ -14,7 +14,7 @@ words! {
     }
 }
 
-impl Channel {
+impl DeliveryChannel {
     /// What a job of this channel is called.
     pub const fn job_type(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl Channel {
     }
 
     /// The status of an item that the provider has accepted.
-    pub const fn served(self) -> ItemStatus {
+    pub const fn accepted_status(self) -> ItemStatus {
         match self {
             Self::Email => ItemStatus::Sent,
             Self::Voice => ItemStatus::Called,

@@ -1,8 +1,8 @@
 //! An item: one recipient of a campaign run, and one call of a provider.
 
-use crate::{Channel, words};
+use crate::{DeliveryChannel, text_enum};
 
-words! {
+text_enum! {
     /// What the table says of an item.
     ItemStatus {
         /// Reserved, and not settled.
@@ -27,9 +27,9 @@ impl ItemStatus {
     }
 }
 
-words! {
+text_enum! {
     /// Why an item was skipped, or failed.
-    Reason {
+    ItemReason {
         /// The recipient wants nothing more.
         Suppressed = "suppressed",
         /// The campaign run was cancelled before.
@@ -39,21 +39,21 @@ words! {
         /// It was tried as often as it may be.
         Exhausted = "exhausted",
         /// Somebody has said so.
-        Verdict = "verdict",
+        OperatorResolution = "verdict",
         /// What is to be sent cannot be made.
-        Unfit = "unfit",
+        InvalidMessage = "unfit",
     }
 }
 
 /// Where an item stands. It tells apart what the status `queued` does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Standing {
+pub enum ItemState {
     /// There is no row yet.
     Unreserved,
     /// Reserved by whoever has the job: the provider may be hearing of it now.
     Held,
     /// Reserved, and the provider has not taken it.
-    Free,
+    Deferred,
     /// Reserved, and nobody knows whether the provider was reached.
     InDoubt,
     /// The provider has taken it.
@@ -66,11 +66,11 @@ pub enum Standing {
 
 /// What happens to an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Act {
+pub enum ItemTransition {
     /// It is reserved, so that the provider can be called.
     Reserve,
     /// It is reserved anew although the provider may have heard of it: for those that take a key once.
-    Repeat,
+    ReserveAgain,
     /// The provider has taken it.
     Accept,
     /// The provider has refused it, for good.
@@ -78,45 +78,45 @@ pub enum Act {
     /// The provider has not taken it now.
     Defer,
     /// Whoever called has not heard what became of it.
-    Lose,
+    MarkInDoubt,
     /// The provider knows nothing of it.
-    Miss,
+    ConfirmNotSent,
     /// Nobody tries any more.
-    GiveUp,
+    Exhaust,
     /// It is not wanted.
-    Exclude,
+    Skip,
     /// Somebody wants it tried again although nobody did any more.
     Redrive,
 }
 
-impl Standing {
+impl ItemState {
     /// All of them.
     pub const ALL: [Self; 7] =
-        [Self::Unreserved, Self::Held, Self::Free, Self::InDoubt, Self::Served, Self::Failed, Self::Skipped];
+        [Self::Unreserved, Self::Held, Self::Deferred, Self::InDoubt, Self::Served, Self::Failed, Self::Skipped];
 
     /// Where `act` leads; `None` if it is illegal.
-    pub const fn after(self, act: Act) -> Option<Self> {
+    pub const fn next_state(self, act: ItemTransition) -> Option<Self> {
         match (self, act) {
-            (Self::Unreserved | Self::Free, Act::Reserve) => Some(Self::Held),
-            (Self::Unreserved | Self::Free, Act::Exclude) => Some(Self::Skipped),
-            (Self::Unreserved | Self::Free, Act::GiveUp) => Some(Self::Failed),
+            (Self::Unreserved | Self::Deferred, ItemTransition::Reserve) => Some(Self::Held),
+            (Self::Unreserved | Self::Deferred, ItemTransition::Skip) => Some(Self::Skipped),
+            (Self::Unreserved | Self::Deferred, ItemTransition::Exhaust) => Some(Self::Failed),
 
-            (Self::Held, Act::Accept) => Some(Self::Served),
-            (Self::Held, Act::Refuse) => Some(Self::Failed),
-            (Self::Held, Act::Defer) => Some(Self::Free),
-            (Self::Held, Act::Lose) => Some(Self::InDoubt),
+            (Self::Held, ItemTransition::Accept) => Some(Self::Served),
+            (Self::Held, ItemTransition::Refuse) => Some(Self::Failed),
+            (Self::Held, ItemTransition::Defer) => Some(Self::Deferred),
+            (Self::Held, ItemTransition::MarkInDoubt) => Some(Self::InDoubt),
 
-            (Self::InDoubt, Act::Accept) => Some(Self::Served),
-            (Self::InDoubt, Act::Refuse) => Some(Self::Failed),
-            (Self::InDoubt, Act::Miss) => Some(Self::Free),
-            (Self::InDoubt, Act::Repeat) => Some(Self::Held),
+            (Self::InDoubt, ItemTransition::Accept) => Some(Self::Served),
+            (Self::InDoubt, ItemTransition::Refuse) => Some(Self::Failed),
+            (Self::InDoubt, ItemTransition::ConfirmNotSent) => Some(Self::Deferred),
+            (Self::InDoubt, ItemTransition::ReserveAgain) => Some(Self::Held),
 
-            (Self::Failed, Act::Redrive) => Some(Self::Free),
+            (Self::Failed, ItemTransition::Redrive) => Some(Self::Deferred),
 
             (
                 Self::Unreserved
                 | Self::Held
-                | Self::Free
+                | Self::Deferred
                 | Self::InDoubt
                 | Self::Served
                 | Self::Failed
@@ -128,7 +128,7 @@ impl Standing {
 
     /// Whether something has still to be done for it that a worker can do.
     pub const fn is_open(self) -> bool {
-        matches!(self, Self::Unreserved | Self::Free | Self::Held)
+        matches!(self, Self::Unreserved | Self::Deferred | Self::Held)
     }
 
     /// Whether nothing follows.
@@ -137,22 +137,22 @@ impl Standing {
     }
 
     /// What the table says; nothing where there is no row.
-    pub const fn status(self, channel: Channel) -> Option<ItemStatus> {
+    pub const fn status(self, channel: DeliveryChannel) -> Option<ItemStatus> {
         match self {
             Self::Unreserved => None,
-            Self::Held | Self::Free | Self::InDoubt => Some(ItemStatus::Queued),
-            Self::Served => Some(channel.served()),
+            Self::Held | Self::Deferred | Self::InDoubt => Some(ItemStatus::Queued),
+            Self::Served => Some(channel.accepted_status()),
             Self::Failed => Some(ItemStatus::Failed),
             Self::Skipped => Some(ItemStatus::Skipped),
         }
     }
 
     /// Where an item stands whose row says this.
-    pub const fn of(status: ItemStatus, is_held: bool, is_in_doubt: bool) -> Self {
+    pub const fn from_status(status: ItemStatus, is_held: bool, is_in_doubt: bool) -> Self {
         match status {
             ItemStatus::Queued if is_in_doubt => Self::InDoubt,
             ItemStatus::Queued if is_held => Self::Held,
-            ItemStatus::Queued => Self::Free,
+            ItemStatus::Queued => Self::Deferred,
             ItemStatus::Sent | ItemStatus::Called | ItemStatus::Posted => Self::Served,
             ItemStatus::Failed => Self::Failed,
             ItemStatus::Skipped => Self::Skipped,
@@ -166,25 +166,25 @@ mod tests {
 
     use super::*;
 
-    const ACTS: [Act; 10] = [
-        Act::Reserve,
-        Act::Repeat,
-        Act::Accept,
-        Act::Refuse,
-        Act::Defer,
-        Act::Lose,
-        Act::Miss,
-        Act::GiveUp,
-        Act::Exclude,
-        Act::Redrive,
+    const ACTS: [ItemTransition; 10] = [
+        ItemTransition::Reserve,
+        ItemTransition::ReserveAgain,
+        ItemTransition::Accept,
+        ItemTransition::Refuse,
+        ItemTransition::Defer,
+        ItemTransition::MarkInDoubt,
+        ItemTransition::ConfirmNotSent,
+        ItemTransition::Exhaust,
+        ItemTransition::Skip,
+        ItemTransition::Redrive,
     ];
 
     #[test]
     fn the_table_is_this() {
         let mut table = String::new();
-        for standing in Standing::ALL {
+        for standing in ItemState::ALL {
             for act in ACTS {
-                if let Some(next) = standing.after(act) {
+                if let Some(next) = standing.next_state(act) {
                     table.push_str(&format!("{standing:?} {act:?} {next:?}\n"));
                 }
             }
@@ -215,13 +215,13 @@ mod tests {
         let items = page.split("\n## ").find(|part| part.starts_with("Items\n")).unwrap();
         let rows = items.lines().filter(|line| line.starts_with("| ")).skip(1);
         let standing = |word: &str| match word.trim() {
-            "no row" => Standing::Unreserved,
-            "put off" => Standing::Free,
-            "held" => Standing::Held,
-            "in doubt" => Standing::InDoubt,
-            "served" => Standing::Served,
-            "failed" => Standing::Failed,
-            "skipped" => Standing::Skipped,
+            "no row" => ItemState::Unreserved,
+            "put off" => ItemState::Deferred,
+            "held" => ItemState::Held,
+            "in doubt" => ItemState::InDoubt,
+            "served" => ItemState::Served,
+            "failed" => ItemState::Failed,
+            "skipped" => ItemState::Skipped,
             other => panic!("{other}"),
         };
         let mut said = Vec::new();
@@ -230,9 +230,9 @@ mod tests {
             let from = cells[0].trim_end_matches(", because nobody tried any more");
             said.extend(from.split(',').map(|from| format!("{:?} {:?}", standing(from), standing(cells[2]))));
         }
-        let done = Standing::ALL
+        let done = ItemState::ALL
             .into_iter()
-            .flat_map(|from| ACTS.into_iter().filter_map(move |act| Some(format!("{from:?} {:?}", from.after(act)?))));
+            .flat_map(|from| ACTS.into_iter().filter_map(move |act| Some(format!("{from:?} {:?}", from.next_state(act)?))));
         let mut done: Vec<String> = done.collect();
         said.sort();
         done.sort();
@@ -241,21 +241,21 @@ mod tests {
 
     #[test]
     fn a_provider_is_called_only_for_what_is_held_and_nothing_is_held_twice_without_an_answer() {
-        for standing in Standing::ALL {
-            let held = [Act::Reserve, Act::Repeat].map(|act| standing.after(act)).contains(&Some(Standing::Held));
-            let may_have_been_called = matches!(standing, Standing::Held | Standing::Served);
+        for standing in ItemState::ALL {
+            let held = [ItemTransition::Reserve, ItemTransition::ReserveAgain].map(|act| standing.next_state(act)).contains(&Some(ItemState::Held));
+            let may_have_been_called = matches!(standing, ItemState::Held | ItemState::Served);
             assert!(!held || !may_have_been_called, "{standing:?}");
         }
-        assert_eq!(Standing::InDoubt.after(Act::Reserve), None, "only for providers that take a key once");
+        assert_eq!(ItemState::InDoubt.next_state(ItemTransition::Reserve), None, "only for providers that take a key once");
     }
 
     #[test]
     fn rows_say_where_items_stand() {
-        for channel in Channel::ALL {
-            for standing in Standing::ALL {
+        for channel in DeliveryChannel::ALL {
+            for standing in ItemState::ALL {
                 let Some(status) = standing.status(channel) else { continue };
-                let (held, doubt) = (standing == Standing::Held, standing == Standing::InDoubt);
-                assert_eq!(Standing::of(status, held, doubt), standing);
+                let (held, doubt) = (standing == ItemState::Held, standing == ItemState::InDoubt);
+                assert_eq!(ItemState::from_status(status, held, doubt), standing);
                 assert_eq!(status.is_terminal(), standing.is_terminal());
             }
         }

@@ -1,8 +1,8 @@
 //! A job: a batch of items of a campaign run, for one worker at a time.
 
-use crate::words;
+use crate::text_enum;
 
-words! {
+text_enum! {
     /// What the table says of a job.
     JobStatus {
         /// It waits for a worker, or for a verdict.
@@ -20,7 +20,7 @@ words! {
 
 /// What happens to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum JobAct {
+pub enum JobTransition {
     /// A worker takes it.
     Lock,
     /// The worker gives it back, unfinished and unharmed; or it is not heard of any more.
@@ -30,29 +30,29 @@ pub enum JobAct {
     /// It has to be tried again.
     Fail,
     /// It has failed too often.
-    Bury,
+    DeadLetter,
     /// Somebody wants it tried again all the same.
     Redrive,
 }
 
 impl JobStatus {
     /// Where `act` leads; `None` if it is illegal.
-    pub const fn after(self, act: JobAct) -> Option<Self> {
+    pub const fn next_status(self, act: JobTransition) -> Option<Self> {
         match (self, act) {
             // One that has failed is queued again when its time has come, which is when it is taken.
-            (Self::Queued | Self::Failed, JobAct::Lock) => Some(Self::Locked),
-            (Self::Locked, JobAct::Release) => Some(Self::Queued),
-            (Self::Locked, JobAct::Fail) => Some(Self::Failed),
+            (Self::Queued | Self::Failed, JobTransition::Lock) => Some(Self::Locked),
+            (Self::Locked, JobTransition::Release) => Some(Self::Queued),
+            (Self::Locked, JobTransition::Fail) => Some(Self::Failed),
             // A verdict may settle the last item of a job that nobody has.
-            (Self::Locked | Self::Queued | Self::Failed, JobAct::Complete) => Some(Self::Completed),
-            (Self::Locked | Self::Queued | Self::Failed, JobAct::Bury) => Some(Self::Dead),
-            (Self::Dead, JobAct::Redrive) => Some(Self::Queued),
+            (Self::Locked | Self::Queued | Self::Failed, JobTransition::Complete) => Some(Self::Completed),
+            (Self::Locked | Self::Queued | Self::Failed, JobTransition::DeadLetter) => Some(Self::Dead),
+            (Self::Dead, JobTransition::Redrive) => Some(Self::Queued),
             (Self::Queued | Self::Locked | Self::Completed | Self::Failed | Self::Dead, _) => None,
         }
     }
 
     /// Whether a campaign run need not wait for it.
-    pub const fn is_over(self) -> bool {
+    pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Dead)
     }
 }
@@ -65,11 +65,11 @@ mod tests {
 
     #[test]
     fn the_table_is_this() {
-        let acts = [JobAct::Lock, JobAct::Release, JobAct::Complete, JobAct::Fail, JobAct::Bury, JobAct::Redrive];
+        let acts = [JobTransition::Lock, JobTransition::Release, JobTransition::Complete, JobTransition::Fail, JobTransition::DeadLetter, JobTransition::Redrive];
         let mut table = String::new();
         for status in JobStatus::ALL {
             for act in acts {
-                if let Some(next) = status.after(act) {
+                if let Some(next) = status.next_status(act) {
                     table.push_str(&format!("{status} {act:?} {next}\n"));
                 }
             }

@@ -7,26 +7,26 @@
 //! - [`ItemKey`]: what makes calling a provider again a repetition.
 //! - [`Attempt`]: one try of one worker at one job, step by step: what to make durable, whom to call.
 
-mod attempt;
+mod job_attempt;
 mod backoff;
 mod channel;
 mod item;
 mod job;
-mod key;
-mod run;
-mod tally;
+mod item_key;
+mod campaign_run;
+mod item_counts;
 
-pub use attempt::{Answer, Attempt, Change, Conclusion, Found, Order, Slot, Step, Terms};
-pub use backoff::Backoff;
-pub use channel::Channel;
-pub use item::{Act, ItemStatus, Reason, Standing};
-pub use job::{JobAct, JobStatus};
-pub use key::{ItemKey, digest};
-pub use run::{Control, RunAct, RunStatus};
-pub use tally::Tally;
+pub use job_attempt::{SendOutcome, JobAttempt, ItemChange, AttemptOutcome, LookupOutcome, AttemptDirective, ItemProgress, AttemptStep, DispatchPolicy};
+pub use backoff::ExponentialBackoff;
+pub use channel::DeliveryChannel;
+pub use item::{ItemTransition, ItemStatus, ItemReason, ItemState};
+pub use job::{JobTransition, JobStatus};
+pub use item_key::{ItemKey, hash_parts};
+pub use campaign_run::{CampaignRunControl, CampaignRunTransition, CampaignRunStatus};
+pub use item_counts::ItemCounts;
 
 /// Declares an enum that is written as text, in a column or on the wire.
-macro_rules! words {
+macro_rules! text_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,4 +58,4 @@ macro_rules! words {
         }
     };
 }
-use words;
+use text_enum;

@@ -1,25 +1,25 @@
 //! Those whom a campaign run is to reach, stored part by part: a job has one.
 
-use onward_dispatch::digest;
-use onward_journal::Text;
-use onward_store::tables::AudiencePart;
-use onward_store::{Commit, Error, Field as _, Key, Outcome, Records as _, Scan, Store};
+use onward_dispatch::hash_parts;
+use onward_journal::SharedText;
+use onward_store::tables::AudiencePartRow;
+use onward_store::{Commit, Error, ColumnCodec as _, RowKey, ChangeOutcome, RecordReader as _, TableScan, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::campaigns::{Campaigns, Refused, Scope};
-use crate::entropy::Entropy;
-use crate::sweep::FRESH_MS;
+use crate::scoped_campaigns::{ScopedCampaigns, CampaignError, CampaignScope};
+use crate::entropy::EntropySource;
+use crate::audience_sweep::AUDIENCE_DEPLOYABLE_MS;
 
 /// Recipients of a part, at most: an item's id has four digits for its position.
 pub const PART_ITEMS_MAX: u32 = 1_000;
 
 /// Parts that are read together.
-const PARTS: usize = 100;
+const PARTS_PAGE: usize = 100;
 
 /// Somebody to reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recipient {
+pub struct AudienceRecipient {
     /// Who it is. Of several with the same id, one is reached.
     pub id: String,
     /// Where: an address of mail, a number, a place to post to.
@@ -32,91 +32,91 @@ pub struct Recipient {
 
 /// An audience that is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Audience {
+pub struct StoredAudience {
     /// Its id.
-    pub id: Text,
+    pub id: SharedText,
     /// How many recipients each part has.
-    pub parts: Vec<u32>,
+    pub part_sizes: Vec<u32>,
     /// Of all its parts: no other audience has the same.
-    pub digest: Text,
+    pub digest: SharedText,
 }
 
-impl Audience {
+impl StoredAudience {
     /// How many recipients it has.
-    pub fn items(&self) -> u32 {
-        self.parts.iter().sum()
+    pub fn recipient_count(&self) -> u32 {
+        self.part_sizes.iter().sum()
     }
 
     /// The numbers of its parts.
-    pub fn numbers(&self) -> std::ops::Range<u32> {
-        0..u32::try_from(self.parts.len()).unwrap_or(u32::MAX)
+    pub fn part_numbers(&self) -> std::ops::Range<u32> {
+        0..u32::try_from(self.part_sizes.len()).unwrap_or(u32::MAX)
     }
 
     /// An audience of this scope, part after part.
-    pub(crate) async fn stored(store: &dyn Store, scope: &Scope, name: &str) -> Result<Self, Refused> {
-        let id = scoped(scope, name);
-        let mut scan = Scan::all::<AudiencePart>().equal(&id).limit(PARTS);
-        let (mut parts, mut digest) = (Vec::new(), Text::from(""));
+    pub(crate) async fn read_stored(store: &dyn Store, scope: &CampaignScope, name: &str) -> Result<Self, CampaignError> {
+        let id = scoped_audience_id(scope, name);
+        let mut scan = TableScan::all_rows::<AudiencePartRow>().where_equal(&id).with_limit(PARTS_PAGE);
+        let (mut parts, mut digest) = (Vec::new(), SharedText::from(""));
         let now = store.now().await?;
         loop {
-            let page: Vec<(AudiencePart, u64)> = store.list(scan.clone()).await?;
+            let page: Vec<(AudiencePartRow, u64)> = store.list_records(scan.clone()).await?;
             for (part, _) in &page {
-                if !scope.has(&part.tenant_id, &part.workspace_id) {
-                    return Err(Refused::NoAudience(name.to_owned()));
+                if !scope.contains_workspace(&part.tenant_id, &part.workspace_id) {
+                    return Err(CampaignError::AudienceNotFound(name.to_owned()));
                 }
-                if part.created_at.plus_ms(FRESH_MS) < now {
-                    return Err(Refused::AudienceOld(name.to_owned()));
+                if part.created_at.plus_ms(AUDIENCE_DEPLOYABLE_MS) < now {
+                    return Err(CampaignError::AudienceExpired(name.to_owned()));
                 }
                 if part.number as usize != parts.len() {
-                    return Err(Refused::PartMissing(name.to_owned(), parts.len()));
+                    return Err(CampaignError::AudiencePartMissing(name.to_owned(), parts.len()));
                 }
                 parts.push(part.items);
-                digest = digest_with(&digest, &part.recipients);
+                digest = extend_digest(&digest, &part.recipients);
             }
             match page.last() {
-                Some((last, _)) if page.len() == PARTS => scan = scan.after(last),
-                _ if parts.is_empty() => return Err(Refused::NoAudience(name.to_owned())),
-                _ => return Ok(Self { id, parts, digest }),
+                Some((last, _)) if page.len() == PARTS_PAGE => scan = scan.starting_after(last),
+                _ if parts.is_empty() => return Err(CampaignError::AudienceNotFound(name.to_owned())),
+                _ => return Ok(Self { id, part_sizes: parts, digest }),
             }
         }
     }
 }
 
-impl Campaigns {
+impl ScopedCampaigns {
     /// The recipients of a part of an audience.
-    pub async fn recipients(&self, audience: &Audience, number: u32) -> Result<Vec<Recipient>, Refused> {
-        Ok(read(&*self.store, &audience.id, number).await?)
+    pub async fn read_recipients(&self, audience: &StoredAudience, number: u32) -> Result<Vec<AudienceRecipient>, CampaignError> {
+        Ok(read_audience_part(&*self.store, &audience.id, number).await?)
     }
 }
 
 /// The digest of some parts and one more.
-fn digest_with(before: &str, recipients: &[u8]) -> Text {
-    let digest = digest(&[before, &String::from_utf8_lossy(recipients)]);
+fn extend_digest(before: &str, recipients: &[u8]) -> SharedText {
+    let digest = hash_parts(&[before, &String::from_utf8_lossy(recipients)]);
     digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 
 /// What an audience is called in the store: names of one workspace are not those of another.
-pub(crate) fn scoped(scope: &Scope, name: &str) -> Text {
+pub(crate) fn scoped_audience_id(scope: &CampaignScope, name: &str) -> SharedText {
     format!("{}/{}/{name}", scope.tenant, scope.workspace).into()
 }
 
 /// What people call it.
-fn named(id: &str) -> String {
+fn audience_name(id: &str) -> String {
     id.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// Stores a part. Storing it again does nothing; another cannot take its place.
-pub(crate) async fn put(
+pub(crate) async fn put_audience_part(
     store: &dyn Store,
-    scope: &Scope,
-    (audience, number): (&Text, u32),
-    recipients: &[Recipient],
-) -> Result<AudiencePart, Refused> {
+    scope: &CampaignScope,
+    (audience, number): (&SharedText, u32),
+    recipients: &[AudienceRecipient],
+) -> Result<AudiencePartRow, CampaignError> {
     let items = u32::try_from(recipients.len()).unwrap_or(u32::MAX);
     if !(1..=PART_ITEMS_MAX).contains(&items) {
-        return Err(Refused::PartSize(items));
+        return Err(CampaignError::AudiencePartSize(items));
     }
-    let part = AudiencePart {
+    let part = AudiencePartRow {
         audience_id: audience.clone(),
         number,
         tenant_id: scope.tenant.clone(),
@@ -126,69 +126,69 @@ pub(crate) async fn put(
         created_at: store.now().await?,
     };
     let receipt = store.commit(Commit::new().insert_or_keep(&part)).await?;
-    if !matches!(receipt.changes.first(), Some(Outcome::Kept(_))) {
+    if !matches!(receipt.changes.first(), Some(ChangeOutcome::Kept(_))) {
         return Ok(part);
     }
-    let stored: Option<(AudiencePart, u64)> = store.get(Key(vec![audience.to_value(), number.to_value()])).await?;
+    let stored: Option<(AudiencePartRow, u64)> = store.read_record(RowKey(vec![audience.to_value(), number.to_value()])).await?;
     let is_same =
-        |(stored, _): &(AudiencePart, u64)| AudiencePart { created_at: part.created_at, ..stored.clone() } == part;
-    if stored.as_ref().is_some_and(is_same) { Ok(part) } else { Err(Refused::PartTaken(named(audience), number)) }
+        |(stored, _): &(AudiencePartRow, u64)| AudiencePartRow { created_at: part.created_at, ..stored.clone() } == part;
+    if stored.as_ref().is_some_and(is_same) { Ok(part) } else { Err(CampaignError::AudiencePartConflict(audience_name(audience), number)) }
 }
 
 /// An audience that is being stored. Nobody looks for it before a campaign run names it.
-pub struct Gathering<'a> {
+pub struct AudienceWriter<'a> {
     store: &'a dyn Store,
-    scope: Scope,
-    id: Text,
-    part_items: usize,
+    scope: CampaignScope,
+    id: SharedText,
+    part_size: usize,
     /// Recipients that do not fill a part yet.
-    rest: Vec<Recipient>,
-    parts: Vec<u32>,
-    digest: Text,
+    buffer: Vec<AudienceRecipient>,
+    part_sizes: Vec<u32>,
+    digest: SharedText,
 }
 
-impl<'a> Gathering<'a> {
+impl<'a> AudienceWriter<'a> {
     /// Begins, in parts of so many.
-    pub fn begin(store: &'a dyn Store, scope: Scope, part_items: u32, entropy: &Entropy) -> Self {
+    pub fn new(store: &'a dyn Store, scope: CampaignScope, part_items: u32, entropy: &EntropySource) -> Self {
         let part_items = part_items.clamp(1, PART_ITEMS_MAX) as usize;
-        let id = scoped(&scope, &entropy.id());
-        Self { store, scope, id, part_items, rest: Vec::new(), parts: Vec::new(), digest: "".into() }
+        let id = scoped_audience_id(&scope, &entropy.random_id());
+        Self { store, scope, id, part_size: part_items, buffer: Vec::new(), part_sizes: Vec::new(), digest: "".into() }
     }
 
     /// Adds somebody to reach.
-    pub async fn add(&mut self, recipient: Recipient) -> Result<(), Refused> {
-        self.rest.push(recipient);
-        if self.rest.len() == self.part_items { self.store_part().await } else { Ok(()) }
+    pub async fn add_recipient(&mut self, recipient: AudienceRecipient) -> Result<(), CampaignError> {
+        self.buffer.push(recipient);
+        if self.buffer.len() == self.part_size { self.flush_part().await } else { Ok(()) }
     }
 
     /// All of it is there. Without anybody, it is no audience.
-    pub async fn finish(mut self) -> Result<Audience, Refused> {
-        if !self.rest.is_empty() {
-            self.store_part().await?;
+    pub async fn finish(mut self) -> Result<StoredAudience, CampaignError> {
+        if !self.buffer.is_empty() {
+            self.flush_part().await?;
         }
-        if self.parts.is_empty() {
-            return Err(Refused::NobodyToReach);
+        if self.part_sizes.is_empty() {
+            return Err(CampaignError::EmptyAudience);
         }
-        Ok(Audience { id: self.id, parts: self.parts, digest: self.digest })
+        Ok(StoredAudience { id: self.id, part_sizes: self.part_sizes, digest: self.digest })
     }
 
-    async fn store_part(&mut self) -> Result<(), Refused> {
-        let number = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
-        let part = put(self.store, &self.scope, (&self.id, number), &self.rest).await?;
-        self.parts.push(part.items);
-        self.digest = digest_with(&self.digest, &part.recipients);
-        self.rest.clear();
+    async fn flush_part(&mut self) -> Result<(), CampaignError> {
+        let number = u32::try_from(self.part_sizes.len()).unwrap_or(u32::MAX);
+        let part = put_audience_part(self.store, &self.scope, (&self.id, number), &self.buffer).await?;
+        self.part_sizes.push(part.items);
+        self.digest = extend_digest(&self.digest, &part.recipients);
+        self.buffer.clear();
         Ok(())
     }
 }
 
 /// Removes an audience that no campaign run names.
-pub(crate) async fn discard(store: &dyn Store, id: &Text) -> Result<(), Error> {
+pub(crate) async fn delete_audience(store: &dyn Store, id: &SharedText) -> Result<(), Error> {
     loop {
-        let parts: Vec<(AudiencePart, u64)> = store.list(Scan::all::<AudiencePart>().equal(id).limit(PARTS)).await?;
+        let parts: Vec<(AudiencePartRow, u64)> = store.list_records(TableScan::all_rows::<AudiencePartRow>().where_equal(id).with_limit(PARTS_PAGE)).await?;
         let mut commit = Commit::new();
         for (part, _) in &parts {
-            commit = commit.remove::<AudiencePart>(Key(vec![id.to_value(), part.number.to_value()]));
+            commit = commit.delete_if_exists::<AudiencePartRow>(RowKey(vec![id.to_value(), part.number.to_value()]));
         }
         if parts.is_empty() {
             return Ok(());
@@ -198,8 +198,8 @@ pub(crate) async fn discard(store: &dyn Store, id: &Text) -> Result<(), Error> {
 }
 
 /// The recipients of a part.
-pub(crate) async fn read(store: &dyn Store, audience: &Text, number: u32) -> Result<Vec<Recipient>, Error> {
-    let part: Option<(AudiencePart, u64)> = store.get(Key(vec![audience.to_value(), number.to_value()])).await?;
+pub(crate) async fn read_audience_part(store: &dyn Store, audience: &SharedText, number: u32) -> Result<Vec<AudienceRecipient>, Error> {
+    let part: Option<(AudiencePartRow, u64)> = store.read_record(RowKey(vec![audience.to_value(), number.to_value()])).await?;
     let (part, _) = part.ok_or_else(|| Error::corrupt(format!("part {number} of audience {audience} is not there")))?;
     serde_json::from_slice(&part.recipients).map_err(Error::corrupt)
 }

@@ -1,14 +1,14 @@
 //! The audit trail: what happened to a campaign run, in the transaction in which it happened.
 
 use onward_journal::Timestamp;
-use onward_store::tables::{AuditEntry, CampaignRun};
-use onward_store::{Commit, Serial};
+use onward_store::tables::{AuditEntryRow, CampaignRunRow};
+use onward_store::{Commit, SerialId};
 use serde_json::Value;
 
 /// Adds an entry about a campaign run to a commit.
-pub(crate) fn entry(commit: Commit, run: &CampaignRun, event: &str, detail: &Value, now: Timestamp) -> Commit {
-    commit.insert(&AuditEntry {
-        entry_id: Serial::default(),
+pub(crate) fn append_entry(commit: Commit, run: &CampaignRunRow, event: &str, detail: &Value, now: Timestamp) -> Commit {
+    commit.insert(&AuditEntryRow {
+        entry_id: SerialId::default(),
         run_id: run.id.clone(),
         tenant_id: run.tenant_id.clone(),
         workspace_id: run.workspace_id.clone(),

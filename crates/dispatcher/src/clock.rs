@@ -5,19 +5,19 @@ use onward_store::{Error, Store};
 use tokio::time::Instant;
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock {
-    at: Timestamp,
-    since: Instant,
+pub(crate) struct EstimatedClock {
+    store_time: Timestamp,
+    read_at: Instant,
 }
 
-impl Clock {
-    pub(crate) async fn ask(store: &dyn Store) -> Result<Self, Error> {
+impl EstimatedClock {
+    pub(crate) async fn read_from_store(store: &dyn Store) -> Result<Self, Error> {
         // What the answer takes makes it later, never earlier.
         let since = Instant::now();
-        Ok(Self { at: store.now().await?, since })
+        Ok(Self { store_time: store.now().await?, read_at: since })
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.at.plus_ms(u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.store_time.plus_ms(u64::try_from(self.read_at.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 }

@@ -3,37 +3,37 @@
 use std::fmt;
 use std::sync::Arc;
 
-use onward_journal::Text;
+use onward_journal::SharedText;
 
-use crate::deploy::uuid;
+use crate::deploy::format_uuid;
 
 /// A source of entropy.
 #[derive(Clone)]
-pub struct Entropy(Arc<Fill>);
+pub struct EntropySource(Arc<FillBytes>);
 
-type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+type FillBytes = dyn Fn(&mut [u8]) + Send + Sync;
 
-impl Entropy {
+impl EntropySource {
     /// A source that fills what it is given.
     pub fn new(fill: impl Fn(&mut [u8]) + Send + Sync + 'static) -> Self {
         Self(Arc::new(fill))
     }
 
     /// An id that nobody has.
-    pub fn id(&self) -> Text {
+    pub fn random_id(&self) -> SharedText {
         let mut bytes = [0; 16];
         (self.0)(&mut bytes);
-        uuid(bytes, 4)
+        format_uuid(bytes, 4)
     }
 
-    pub(crate) fn number(&self) -> u64 {
+    pub(crate) fn random_u64(&self) -> u64 {
         let mut bytes = [0; 8];
         (self.0)(&mut bytes);
         u64::from_le_bytes(bytes)
     }
 }
 
-impl Default for Entropy {
+impl Default for EntropySource {
     /// The operating system's.
     fn default() -> Self {
         Self::new(|bytes| {
@@ -45,7 +45,7 @@ impl Default for Entropy {
     }
 }
 
-impl fmt::Debug for Entropy {
+impl fmt::Debug for EntropySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Entropy")
     }

@@ -1,18 +1,18 @@
 //! Those who want nothing more by a channel.
 
-use onward_journal::Text;
-use onward_store::tables::Suppression;
-use onward_store::{Commit, Error, Field as _, Key, Outcome, Record as _, Scan};
+use onward_journal::SharedText;
+use onward_store::tables::SuppressionRow;
+use onward_store::{Commit, Error, ColumnCodec as _, RowKey, ChangeOutcome, TableRecord as _, TableScan};
 
-use crate::campaigns::{Campaigns, Refused, Scope};
-use crate::lists::chosen;
+use crate::scoped_campaigns::{ScopedCampaigns, CampaignError, CampaignScope};
+use crate::listing::scan_filtered;
 
-impl Campaigns {
+impl ScopedCampaigns {
     /// Reaches somebody no more by this channel.
-    pub async fn suppress(&self, channel: &str, address: &str, reason: &str) -> Result<Suppression, Refused> {
+    pub async fn add_suppression(&self, channel: &str, address: &str, reason: &str) -> Result<SuppressionRow, CampaignError> {
         let created_at = self.store.now().await?;
-        let Scope { tenant, workspace } = self.scope.clone();
-        let row = Suppression {
+        let CampaignScope { tenant, workspace } = self.scope.clone();
+        let row = SuppressionRow {
             tenant_id: tenant,
             workspace_id: workspace,
             channel: channel.into(),
@@ -23,34 +23,34 @@ impl Campaigns {
         let receipt = self.store.commit(Commit::new().insert_or_keep(&row)).await?;
         match receipt.changes.into_iter().next() {
             // Since when, and why, is not said anew.
-            Some(Outcome::Kept(kept)) => Ok(Suppression::from_row(&kept.row).map_err(Error::Corrupt)?),
+            Some(ChangeOutcome::Kept(kept)) => Ok(SuppressionRow::from_row(&kept.row).map_err(Error::Corrupt)?),
             _ => Ok(row),
         }
     }
 
     /// Reaches somebody again by this channel. Tells whether they were not to be reached.
-    pub async fn allow(&self, channel: &str, address: &str) -> Result<bool, Refused> {
-        let Scope { tenant, workspace } = &self.scope;
-        let (channel, address) = (Text::from(channel), Text::from(address.to_lowercase()));
-        let key = Key(vec![tenant.to_value(), workspace.to_value(), channel.to_value(), address.to_value()]);
-        let was_listed = self.store.row(Suppression::TABLE, key.clone()).await?.is_some();
-        self.store.commit(Commit::new().remove::<Suppression>(key)).await?;
+    pub async fn remove_suppression(&self, channel: &str, address: &str) -> Result<bool, CampaignError> {
+        let CampaignScope { tenant, workspace } = &self.scope;
+        let (channel, address) = (SharedText::from(channel), SharedText::from(address.to_lowercase()));
+        let key = RowKey(vec![tenant.to_value(), workspace.to_value(), channel.to_value(), address.to_value()]);
+        let was_listed = self.store.read_row(SuppressionRow::TABLE, key.clone()).await?.is_some();
+        self.store.commit(Commit::new().delete_if_exists::<SuppressionRow>(key)).await?;
         Ok(was_listed)
     }
 
     /// Those who want nothing more by a channel, in the order of their addresses.
-    pub async fn suppressed(
+    pub async fn list_suppressions(
         &self,
         channel: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Suppression>, Refused> {
-        let Scope { tenant, workspace } = &self.scope;
-        let channel = Text::from(channel);
-        let mut scan = Scan::all::<Suppression>().equal(tenant).equal(workspace).equal(&channel);
+    ) -> Result<Vec<SuppressionRow>, CampaignError> {
+        let CampaignScope { tenant, workspace } = &self.scope;
+        let channel = SharedText::from(channel);
+        let mut scan = TableScan::all_rows::<SuppressionRow>().where_equal(tenant).where_equal(workspace).where_equal(&channel);
         if let Some(after) = after {
-            scan.after = Some(scan.equal.iter().cloned().chain([Text::from(after).to_value()]).collect());
+            scan.after = Some(scan.equal.iter().cloned().chain([SharedText::from(after).to_value()]).collect());
         }
-        Ok(chosen(&*self.store, scan, |_| true, limit).await?)
+        Ok(scan_filtered(&*self.store, scan, |_| true, limit).await?)
     }
 }

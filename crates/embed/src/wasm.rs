@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_engine::client::{FunctionInfo, FunctionKind, Json};
-use onward_engine::node::{Code, log_line};
-use onward_engine::shard::{Attempt, Entry, Unready, in_doubt};
-use onward_execution::{Guest, Level};
-use onward_journal::{ComponentDigest, Delivery, ExecutionError, InvokeResult, Payload, Text, Timestamp};
-use onward_store::{Clock as _, SystemClock};
+use onward_engine::client::{FunctionInfo, FunctionKind, RawJson};
+use onward_engine::node::{ComponentRuntime, log_guest_line};
+use onward_engine::shard::{TaskAttempt, GuestEntry, GuestUnavailable, in_doubt_error};
+use onward_execution::{Guest, GuestLogLevel};
+use onward_journal::{ComponentDigest, DeliveryGuarantee, ExecutionError, InvokeResult, Payload, SharedText, Timestamp};
+use onward_store::{StoreClock as _, SystemClock};
 use onward_wasm::{
-    Config, Egress, HostPattern, Http, HttpConfig, HttpRequest, Kind, OwnContext, Runtime, Services, TaskCall,
+    Config, ComponentEgress, HostPattern, GuestHttpClient, HttpConfig, HttpRequest, GuestFunctionKind, CallContext, WasmRuntime, TaskServices, TaskCall,
     TaskLimits, WorkflowLimits,
 };
 use serde::{Deserialize, Serialize};
@@ -21,120 +21,120 @@ use serde::{Deserialize, Serialize};
 use crate::EngineError;
 
 /// Components of a process: compiled, limited, and run.
-pub struct Wasm {
-    runtime: Runtime,
-    http: Http,
-    services: Arc<Outside>,
+pub struct WasmComponentRuntime {
+    runtime: WasmRuntime,
+    http: GuestHttpClient,
+    services: Arc<SystemServices>,
 }
 
-impl Wasm {
+impl WasmComponentRuntime {
     /// A runtime within these limits, whose tasks may send requests where `http` says.
     pub fn new(config: Config, http: HttpConfig) -> Result<Self, EngineError> {
-        let runtime = Runtime::new(config).map_err(|error| EngineError::Runtime(error.to_string()))?;
-        let http = Http::new(http).map_err(|error| EngineError::Runtime(error.to_string()))?;
-        Ok(Self { runtime, http, services: Arc::new(Outside) })
+        let runtime = WasmRuntime::new(config).map_err(|error| EngineError::Runtime(error.to_string()))?;
+        let http = GuestHttpClient::new(http).map_err(|error| EngineError::Runtime(error.to_string()))?;
+        Ok(Self { runtime, http, services: Arc::new(SystemServices) })
     }
 
     /// A runtime with the usual limits and cache, whose tasks may send requests nowhere.
-    pub fn usual() -> Result<Self, EngineError> {
-        Self::new(Config { cache_folder: cache_folder(), ..Config::default() }, HttpConfig::default())
+    pub fn with_defaults() -> Result<Self, EngineError> {
+        Self::new(Config { cache_folder: default_cache_folder(), ..Config::default() }, HttpConfig::default())
     }
 
     /// The functions of a component, if it is one, and if the patterns of `hosts` are some.
-    pub fn functions(&self, code: &[u8], hosts: &[String]) -> Result<Vec<FunctionInfo>, EngineError> {
-        patterns(hosts)?;
-        let component = self.runtime.load(code)?;
-        Ok(component.functions().iter().map(info).collect())
+    pub fn read_functions(&self, code: &[u8], hosts: &[String]) -> Result<Vec<FunctionInfo>, EngineError> {
+        check_host_patterns(hosts)?;
+        let component = self.runtime.load_component(code)?;
+        Ok(component.functions().iter().map(function_info).collect())
     }
 
     /// What was deployed with a pattern that is none has no host.
-    fn egress(&self, attempt: &Attempt) -> Egress {
+    fn attempt_egress(&self, attempt: &TaskAttempt) -> ComponentEgress {
         let hosts = attempt.hosts.iter().filter_map(|host| host.parse().ok()).collect();
-        Egress { http: self.http.clone(), hosts }
+        ComponentEgress { http: self.http.clone(), hosts }
     }
 }
 
-fn patterns(hosts: &[String]) -> Result<(), EngineError> {
+fn check_host_patterns(hosts: &[String]) -> Result<(), EngineError> {
     for host in hosts {
         let parsed: Result<HostPattern, _> = host.parse();
-        parsed.map_err(|error| EngineError::Unfit { what: "a host", reason: error.to_string() })?;
+        parsed.map_err(|error| EngineError::InvalidValue { what: "a host", reason: error.to_string() })?;
     }
     Ok(())
 }
 
 /// `ONWARD_CACHE`, or the user's cache. Nowhere if there is neither.
-pub(crate) fn cache_folder() -> Option<PathBuf> {
+pub(crate) fn default_cache_folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let usual = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
     variable("ONWARD_CACHE").or_else(|| Some(usual()?.join("onward")))
 }
 
-fn info(function: &onward_wasm::FunctionInfo) -> FunctionInfo {
+fn function_info(function: &onward_wasm::GuestFunction) -> FunctionInfo {
     let kind = match function.kind {
-        Kind::Workflow => FunctionKind::Workflow,
-        Kind::Task => FunctionKind::Task,
+        GuestFunctionKind::Workflow => FunctionKind::Workflow,
+        GuestFunctionKind::Task => FunctionKind::Task,
     };
     FunctionInfo {
         name: function.name.to_string(),
         kind,
-        schema: function.schema.as_ref().and_then(|it| Json::parse(it.as_str())),
+        schema: function.schema.as_ref().and_then(|it| RawJson::parse(it.as_str())),
     }
 }
 
 #[async_trait]
-impl Code for Wasm {
-    async fn load(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
+impl ComponentRuntime for WasmComponentRuntime {
+    async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
         let (runtime, code) = (self.runtime.clone(), code.to_vec());
         // Compiling takes its time, and others go on meanwhile.
         let loaded =
-            tokio::task::spawn_blocking(move || runtime.load(&code)).await.map_err(|error| error.to_string())?;
-        Ok(loaded.map_err(|error| error.to_string())?.functions().iter().map(info).collect())
+            tokio::task::spawn_blocking(move || runtime.load_component(&code)).await.map_err(|error| error.to_string())?;
+        Ok(loaded.map_err(|error| error.to_string())?.functions().iter().map(function_info).collect())
     }
 
-    async fn functions(&self, code: &[u8], hosts: &[String]) -> Result<Vec<FunctionInfo>, String> {
-        patterns(hosts).map_err(|error| error.to_string())?;
-        self.load(code).await
+    async fn deployable_functions(&self, code: &[u8], hosts: &[String]) -> Result<Vec<FunctionInfo>, String> {
+        check_host_patterns(hosts).map_err(|error| error.to_string())?;
+        self.load_component(code).await
     }
 
     fn is_loaded(&self, component: ComponentDigest) -> bool {
-        self.runtime.loaded(component).is_some()
+        self.runtime.find_loaded(component).is_some()
     }
 
-    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
-        let Entry { execution, input, parent } = entry;
-        let component = self.runtime.loaded(execution.component_digest).ok_or(Unready::Code)?;
-        if self.room() == 0 {
-            return Err(Unready::Room);
+    fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable> {
+        let GuestEntry { execution, input, parent } = entry;
+        let component = self.runtime.find_loaded(execution.component_digest).ok_or(GuestUnavailable::CodeNotLoaded)?;
+        if self.guest_capacity() == 0 {
+            return Err(GuestUnavailable::NoCapacity);
         }
-        let context = OwnContext {
+        let context = CallContext {
             execution: execution.execution_id.to_string().into(),
             idempotency_key: parent.as_ref().map(|(promise, _)| promise.to_string()).unwrap_or_default().into(),
             attempt: parent.as_ref().map_or(1, |(_, attempt)| *attempt),
         };
-        Ok(component.workflow(&execution.function, input, context, WorkflowLimits::default()))
+        Ok(component.new_workflow(&execution.function, input, context, WorkflowLimits::default()))
     }
 
-    fn room(&self) -> usize {
-        self.runtime.workflows_free()
+    fn guest_capacity(&self) -> usize {
+        self.runtime.free_workflow_slots()
     }
 
-    async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> Option<InvokeResult> {
-        let component = self.runtime.loaded(component)?;
+    async fn perform_task(&self, component: ComponentDigest, attempt: &TaskAttempt) -> Option<InvokeResult> {
+        let component = self.runtime.find_loaded(component)?;
         let mut limits = TaskLimits::default();
         if let Some(ms) = attempt.timeout_ms {
             limits.timeout = Duration::from_millis(ms);
         }
-        let services = Arc::clone(&self.services) as Arc<dyn Services>;
+        let services = Arc::clone(&self.services) as Arc<dyn TaskServices>;
         let owner = attempt.owner.clone();
-        let call = TaskCall { owner, context: context(attempt), limits, http: self.egress(attempt), services };
-        Some(component.task(&attempt.function, &attempt.input, call).await)
+        let call = TaskCall { owner, context: attempt_context(attempt), limits, http: self.attempt_egress(attempt), services };
+        Some(component.run_task(&attempt.function, &attempt.input, call).await)
     }
 
-    async fn http(&self, attempt: &Attempt) -> InvokeResult {
-        let request = request(attempt)?;
-        let is_once = attempt.delivery == Delivery::AtMostOnce;
-        let response = self.egress(attempt).send(request).await.map_err(|error| match error.may_have_arrived() {
-            true if is_once => in_doubt(&error.to_string()),
+    async fn send_http_request(&self, attempt: &TaskAttempt) -> InvokeResult {
+        let request = build_request(attempt)?;
+        let is_once = attempt.delivery == DeliveryGuarantee::AtMostOnce;
+        let response = self.attempt_egress(attempt).send(request).await.map_err(|error| match error.may_have_arrived() {
+            true if is_once => in_doubt_error(&error.to_string()),
             _ => error.into_execution_error(),
         })?;
         if response.status >= 500 || response.status == 429 || response.status == 408 {
@@ -143,96 +143,96 @@ impl Code for Wasm {
             let says_when = response.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
             let is_refused = response.status == 429 || (response.status == 503 && says_when);
             let is_doubtful = is_once && !is_refused;
-            return Err(if is_doubtful { in_doubt(&message) } else { ExecutionError::named("http_status", message) });
+            return Err(if is_doubtful { in_doubt_error(&message) } else { ExecutionError::from_kind_name("http_status", message) });
         }
         let body = String::from_utf8_lossy(&response.body).into_owned();
-        let answer = Answer { status: response.status, headers: by_name(response.headers), body };
-        Payload::of(&answer).map_err(|error| ExecutionError::named("http_body", error.to_string()))
+        let answer = HttpInvokeOutput { status: response.status, headers: group_headers(response.headers), body };
+        Payload::from_value(&answer).map_err(|error| ExecutionError::from_kind_name("http_body", error.to_string()))
     }
 }
 
 /// The key is the same for every attempt.
-fn context(attempt: &Attempt) -> OwnContext {
+fn attempt_context(attempt: &TaskAttempt) -> CallContext {
     let id = attempt.id;
-    OwnContext {
-        execution: Text::from(id.execution.to_string().as_str()),
-        idempotency_key: key(attempt),
+    CallContext {
+        execution: SharedText::from(id.execution.to_string().as_str()),
+        idempotency_key: idempotency_key(attempt),
         attempt: id.attempt,
     }
 }
 
-fn key(attempt: &Attempt) -> Text {
-    Text::from(attempt.id.promise().to_string().as_str())
+fn idempotency_key(attempt: &TaskAttempt) -> SharedText {
+    SharedText::from(attempt.id.promise_id().to_string().as_str())
 }
 
 /// What a workflow says about a request besides `METHOD URL`.
 #[derive(Deserialize)]
 #[serde(default)]
 #[derive(Default)]
-struct Asked {
+struct HttpInvokeInput {
     headers: BTreeMap<String, String>,
     body: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct HttpInvokeOutput {
     status: u16,
-    headers: BTreeMap<String, Values>,
+    headers: BTreeMap<String, HeaderValues>,
     body: String,
 }
 
 /// What came under one name: a text, or a list if there are several.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Values {
+enum HeaderValues {
     One(String),
     Several(Vec<String>),
 }
 
 /// Values of the same name stay apart: not all of them can be told apart again once they are joined.
-fn by_name(headers: Vec<(String, String)>) -> BTreeMap<String, Values> {
+fn group_headers(headers: Vec<(String, String)>) -> BTreeMap<String, HeaderValues> {
     let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in headers {
         named.entry(name).or_default().push(value);
     }
     let values = |values| match <[String; 1]>::try_from(values) {
-        Ok([value]) => Values::One(value),
-        Err(values) => Values::Several(values),
+        Ok([value]) => HeaderValues::One(value),
+        Err(values) => HeaderValues::Several(values),
     };
     named.into_iter().map(|(name, its)| (name, values(its))).collect()
 }
 
-fn request(attempt: &Attempt) -> Result<HttpRequest, ExecutionError> {
-    let wrong = |message: String| ExecutionError::named("http_invalid", message).permanent();
+fn build_request(attempt: &TaskAttempt) -> Result<HttpRequest, ExecutionError> {
+    let wrong = |message: String| ExecutionError::from_kind_name("http_invalid", message).into_permanent();
     let (method, url) = attempt.function.split_once(' ').ok_or_else(|| wrong("expected METHOD URL".to_owned()))?;
-    let asked: Asked = serde_json::from_str(attempt.input.as_str()).map_err(|error| wrong(error.to_string()))?;
+    let asked: HttpInvokeInput = serde_json::from_str(attempt.input.as_str()).map_err(|error| wrong(error.to_string()))?;
     Ok(HttpRequest {
         method: method.to_owned(),
         url: url.to_owned(),
         headers: asked.headers.into_iter().collect(),
         body: asked.body.unwrap_or_default().into(),
         timeout: attempt.timeout_ms.map(Duration::from_millis),
-        idempotency_key: Some(key(attempt)),
+        idempotency_key: Some(idempotency_key(attempt)),
     })
 }
 
 /// Real time, real randomness, and lines that go to the log.
-struct Outside;
+struct SystemServices;
 
-impl Services for Outside {
+impl TaskServices for SystemServices {
     fn now(&self) -> Timestamp {
         SystemClock.now()
     }
 
-    fn random(&self, bytes: &mut [u8]) {
+    fn fill_random(&self, bytes: &mut [u8]) {
         if let Err(error) = getrandom::fill(bytes) {
             tracing::error!(%error, "the operating system has no entropy");
             std::process::abort();
         }
     }
 
-    fn log(&self, context: &OwnContext, level: Level, message: &str) {
-        log_line(&context.execution, level, message);
+    fn log_line(&self, context: &CallContext, level: GuestLogLevel, message: &str) {
+        log_guest_line(&context.execution, level, message);
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
 
-    use onward_engine::shard::{AttemptId, Resolved};
+    use onward_engine::shard::{AttemptId, ResolvedFunction};
     use onward_journal::{ExecutionId, InvokeKind};
     use onward_wasm::HostRule;
 
@@ -251,12 +251,12 @@ mod tests {
     fn headers_that_came_several_times_are_all_kept_in_their_order() {
         let headers = [("set-cookie", "b=1"), ("etag", "x"), ("set-cookie", "a=2"), ("set-cookie", "b=1")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let written = serde_json::to_string(&by_name(headers.into())).unwrap();
+        let written = serde_json::to_string(&group_headers(headers.into())).unwrap();
         assert_eq!(written, r#"{"etag":"x","set-cookie":["b=1","a=2","b=1"]}"#);
     }
 
     /// Sends a request to a server that answers with `response` and hangs up. Returns the kind of failure.
-    async fn failure(delivery: Delivery, response: Option<&'static str>) -> (String, bool) {
+    async fn failure(delivery: DeliveryGuarantee, response: Option<&'static str>) -> (String, bool) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let server = response.map(|response| {
@@ -267,21 +267,21 @@ mod tests {
             })
         });
         let rule = HostRule { pattern: address.parse().unwrap(), private_networks: true };
-        let http = HttpConfig { hosts: vec![rule], ..HttpConfig::default() };
-        let wasm = Wasm::new(Config::default(), http).unwrap();
-        let attempt = Attempt {
+        let http = HttpConfig { host_rules: vec![rule], ..HttpConfig::default() };
+        let wasm = WasmComponentRuntime::new(Config::default(), http).unwrap();
+        let attempt = TaskAttempt {
             id: AttemptId { execution: ExecutionId::default(), number: 0, attempt: 1 },
-            performance: 0,
+            dispatch_id: 0,
             kind: InvokeKind::Http,
-            resolved: Resolved::Native,
+            resolved: ResolvedFunction::Native,
             function: format!("POST http://{address}/").parse().unwrap(),
             input: Payload::parse("{}").unwrap(),
             timeout_ms: None,
             delivery,
-            hosts: [Text::from(&*address)].into(),
+            hosts: [SharedText::from(&*address)].into(),
             owner: "acme".into(),
         };
-        let error = wasm.http(&attempt).await.unwrap_err();
+        let error = wasm.send_http_request(&attempt).await.unwrap_err();
         if let Some(server) = server {
             server.join().unwrap();
         }
@@ -300,15 +300,15 @@ mod tests {
             (broken, ("in_doubt", false), "http_status"),
             (silent, ("in_doubt", false), "http_failed"),
         ] {
-            let (kind, retryable) = failure(Delivery::AtMostOnce, response).await;
+            let (kind, retryable) = failure(DeliveryGuarantee::AtMostOnce, response).await;
             assert_eq!((&*kind, retryable), once, "{response:?}");
-            assert_eq!(failure(Delivery::AtLeastOnce, response).await, (more.to_owned(), true), "{response:?}");
+            assert_eq!(failure(DeliveryGuarantee::AtLeastOnce, response).await, (more.to_owned(), true), "{response:?}");
         }
     }
 
     #[tokio::test]
     async fn a_request_that_reached_nobody_may_be_repeated() {
-        let failed = failure(Delivery::AtMostOnce, None);
+        let failed = failure(DeliveryGuarantee::AtMostOnce, None);
         assert_eq!(failed.await, ("http_failed".to_owned(), true));
     }
 }

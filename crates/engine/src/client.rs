@@ -3,33 +3,33 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use onward_api::Json;
+pub use onward_api::RawJson;
 pub use onward_api::component::{FunctionInfo, FunctionKind};
-pub use onward_api::execution::Order;
-use onward_execution::{Ending, Execution as InMemory, Limits, Start};
+pub use onward_api::execution::ExecutionOrder;
+use onward_execution::{ExecutionOutcome, Execution as InMemory, ExecutionLimits, ExecutionStart};
 use onward_journal::{
-    ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Text, Timestamp, codec,
+    ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, BoundedName, Payload, SharedText, Timestamp, codec,
 };
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
-use onward_store::tables::{Component, Execution, Function, Message};
+use onward_store::tables::{ComponentRow, ExecutionRow, FunctionRow, InboxMessageRow};
 use onward_store::{
-    Change, Commit, Conflict, Error, Field as _, JournalAppend, Key, Outcome, Record as _, Records as _, Scan, Shard,
+    RowChange, Commit, CommitConflict, Error, ColumnCodec as _, JournalAppend, RowKey, ChangeOutcome, TableRecord as _, RecordReader as _, TableScan, ShardId,
     Store,
 };
 
-use crate::node::{Nearby, Node, Note, Word};
-use crate::offers::Offers;
-use crate::shard::{cancel, owner, signal};
+use crate::node::{LocalHub, Node, ShardHint, Notification};
+use crate::task_matcher::TaskMatcher;
+use crate::shard::{cancel_message, owner_key, signal_message};
 
 /// Slices that executions are spread over. Every process that uses a store has to agree.
-pub const SHARDS: u32 = 8;
+pub const SHARD_COUNT: u32 = 8;
 
 /// How often a deployment is tried that others get in the way of.
-const DEPLOY_TRIES: u32 = 20;
+const DEPLOY_RETRIES_MAX: u32 = 20;
 
 /// The slice of an execution that nobody called.
-pub fn shard_of(execution: &ExecutionId) -> Shard {
-    Shard(u32::from(execution.as_bytes()[0]) % SHARDS)
+pub fn shard_of(execution: &ExecutionId) -> ShardId {
+    ShardId(u32::from(execution.as_bytes()[0]) % SHARD_COUNT)
 }
 
 /// Whose executions and functions are meant.
@@ -45,50 +45,50 @@ pub struct Scope {
 
 impl Scope {
     /// Whether what belongs to these belongs to it.
-    pub fn has(&self, tenant: &TenantId, project: &ProjectId, environment: &EnvironmentId) -> bool {
+    pub fn matches_ids(&self, tenant: &TenantId, project: &ProjectId, environment: &EnvironmentId) -> bool {
         (tenant, project, environment) == (&self.tenant, &self.project, &self.environment)
     }
 }
 
 /// What a start came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Started {
+pub struct StartedExecution {
     /// The execution.
     pub execution: ExecutionId,
     /// Whether it was there already: the key has started it before.
-    pub existed: bool,
+    pub already_existed: bool,
 }
 
 /// Why something could not be done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum ClientError {
     /// The store says no.
     #[error(transparent)]
     Store(#[from] Error),
     /// No such function was deployed.
     #[error("there is no function {0}: deploy a component that has it")]
-    NoFunction(String),
+    FunctionNotFound(String),
     /// It is a task.
     #[error("{0} is a task: only workflows are started, tasks are invoked by them")]
     NotAWorkflow(String),
     /// There is no such execution.
     #[error("there is no execution {0}")]
-    NoExecution(ExecutionId),
+    ExecutionNotFound(ExecutionId),
     /// The execution is over.
     #[error("execution {0} is over")]
-    Over(ExecutionId),
+    ExecutionEnded(ExecutionId),
     /// A component has the function.
     #[error("{0} is deployed as a function of a component: workers cannot perform it")]
-    Deployed(String),
+    FunctionDeployed(String),
     /// The worker does not hold the task.
     #[error("the task is not held by this claim: it is over, no longer wanted, or somebody else's")]
     LeaseLost,
     /// The key has started something else.
     #[error("the key has started {0} with another input")]
-    KeyTaken(ExecutionId),
+    IdempotencyKeyConflict(ExecutionId),
     /// An input or a signal is too large.
     #[error("it has {found} bytes, at most {limit} are allowed")]
-    TooLarge {
+    PayloadTooLarge {
         /// How many bytes it has.
         found: usize,
         /// How many it may have.
@@ -98,51 +98,51 @@ pub enum Refused {
 
 /// Access to executions through their store.
 #[derive(Clone)]
-pub struct Client {
+pub struct EngineClient {
     store: Arc<dyn Store>,
     scope: Scope,
-    limits: Limits,
-    nearby: Option<Arc<Nearby>>,
-    turns: Arc<AtomicUsize>,
+    limits: ExecutionLimits,
+    hub: Option<Arc<LocalHub>>,
+    claim_rotation: Arc<AtomicUsize>,
 }
 
-impl Client {
+impl EngineClient {
     /// Access to what `scope` owns.
     pub fn new(store: Arc<dyn Store>, scope: Scope) -> Self {
-        Self { store, scope, limits: Limits::default(), nearby: None, turns: Arc::default() }
+        Self { store, scope, limits: ExecutionLimits::default(), hub: None, claim_rotation: Arc::default() }
     }
 
     /// The same, telling a node of this process at once what it would find in the store a little later.
     #[must_use]
-    pub fn beside(self, node: &Node) -> Self {
-        Self { nearby: Some(node.nearby()), ..self }
+    pub fn with_local_node(self, node: &Node) -> Self {
+        Self { hub: Some(node.local_hub()), ..self }
     }
 
     /// The same for another owner.
     #[must_use]
-    pub fn of(&self, scope: Scope) -> Self {
+    pub fn with_scope(&self, scope: Scope) -> Self {
         Self { scope, ..self.clone() }
     }
 
-    pub(crate) fn nearby(&self) -> Option<&Nearby> {
-        self.nearby.as_deref()
+    pub(crate) fn local_hub(&self) -> Option<&LocalHub> {
+        self.hub.as_deref()
     }
 
     /// Who waits for tasks in this process.
-    pub(crate) fn offers(&self) -> Arc<Offers> {
-        self.nearby.as_ref().map_or_else(Arc::default, |nearby| Arc::clone(&nearby.offers))
+    pub(crate) fn task_matcher(&self) -> Arc<TaskMatcher> {
+        self.hub.as_ref().map_or_else(Arc::default, |nearby| Arc::clone(&nearby.task_matcher))
     }
 
     /// A number that is another each time.
-    pub(crate) fn turn(&self) -> usize {
-        self.turns.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn next_claim_rotation(&self) -> usize {
+        self.claim_rotation.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Tells the owner of a shard, wherever it is.
-    pub(crate) fn tell(&self, shard: Shard, note: Note) {
-        let is_here = self.nearby.as_ref().is_some_and(|nearby| nearby.tell(shard, note));
+    pub(crate) fn notify_shard(&self, shard: ShardId, note: ShardHint) {
+        let is_here = self.hub.as_ref().is_some_and(|nearby| nearby.send_hint(shard, note));
         if !is_here {
-            self.store.tell(Word::Shard(shard).to_string());
+            self.store.notify(Notification::ShardWork(shard).to_string());
         }
     }
 
@@ -158,36 +158,36 @@ impl Client {
 
     /// Stores a component and lets names stand for its functions from now on. They may send requests to `hosts`, as far as
     /// the process that runs them allows it.
-    pub async fn deploy(
+    pub async fn deploy_component(
         &self,
         code: &[u8],
         functions: &[FunctionInfo],
         hosts: &[String],
-    ) -> Result<ComponentDigest, Refused> {
+    ) -> Result<ComponentDigest, ClientError> {
         let mut tries = 0;
         loop {
             // Whoever deploys at the same moment is before or after this.
-            match self.try_deploy(code, functions, hosts).await {
-                Err(Refused::Store(Error::Conflict(_))) if tries < DEPLOY_TRIES => tries += 1,
+            match self.try_deploy_component(code, functions, hosts).await {
+                Err(ClientError::Store(Error::Conflict(_))) if tries < DEPLOY_RETRIES_MAX => tries += 1,
                 outcome => return outcome,
             }
         }
     }
 
-    async fn try_deploy(
+    async fn try_deploy_component(
         &self,
         code: &[u8],
         functions: &[FunctionInfo],
         hosts: &[String],
-    ) -> Result<ComponentDigest, Refused> {
-        let component_digest = ComponentDigest::of(code);
+    ) -> Result<ComponentDigest, ClientError> {
+        let component_digest = ComponentDigest::from_component(code);
         let now = self.store.now().await?;
         let text = serde_json::to_string(functions).map_err(Error::corrupt)?;
-        let hosts = Text::from(serde_json::to_string(hosts).map_err(Error::corrupt)?);
-        let component = Component { component_digest, code: code.into(), functions: text.into(), created_at: now };
+        let hosts = SharedText::from(serde_json::to_string(hosts).map_err(Error::corrupt)?);
+        let component = ComponentRow { component_digest, code: code.into(), functions: text.into(), created_at: now };
         let mut commit = Commit::new().insert_or_keep(&component);
         for function in functions {
-            let row = Function {
+            let row = FunctionRow {
                 tenant_id: self.scope.tenant.clone(),
                 project_id: self.scope.project.clone(),
                 environment_id: self.scope.environment.clone(),
@@ -198,113 +198,113 @@ impl Client {
                 deployed_at: now,
             };
             commit.changes.push(match self.function_row(&function.name).await? {
-                Some((_, version)) => Change::update(&row, version),
-                None => Change::insert(&row),
+                Some((_, version)) => RowChange::update(&row, version),
+                None => RowChange::insert(&row),
             });
         }
         self.store.commit(commit).await?;
         Ok(component_digest)
     }
 
-    async fn function_row(&self, name: &str) -> Result<Option<(Function, u64)>, Error> {
+    async fn function_row(&self, name: &str) -> Result<Option<(FunctionRow, u64)>, Error> {
         let Scope { tenant, project, environment } = &self.scope;
-        let key = [tenant.to_value(), project.to_value(), environment.to_value(), Text::from(name).to_value()];
-        self.store.get(Key(key.into())).await
+        let key = [tenant.to_value(), project.to_value(), environment.to_value(), SharedText::from(name).to_value()];
+        self.store.read_record(RowKey(key.into())).await
     }
 
     /// Starts a workflow, unless `key` has started one already.
-    pub async fn start(&self, function: &str, input: Payload, key: Option<&str>) -> Result<Started, Refused> {
-        let (id, deployed) = self.to_start(function, &input, key).await?;
-        self.start_as(id, &deployed, input, key).await
+    pub async fn start_execution(&self, function: &str, input: Payload, key: Option<&str>) -> Result<StartedExecution, ClientError> {
+        let (id, deployed) = self.prepare_start(function, &input, key).await?;
+        self.start_with_id(id, &deployed, input, key).await
     }
 
     /// What a start would start, and as whom.
-    pub(crate) async fn to_start(
+    pub(crate) async fn prepare_start(
         &self,
         function: &str,
         input: &Payload,
         key: Option<&str>,
-    ) -> Result<(ExecutionId, Function), Refused> {
-        self.fits(input)?;
+    ) -> Result<(ExecutionId, FunctionRow), ClientError> {
+        self.check_payload_size(input)?;
         let Some((deployed, _)) = self.function_row(function).await? else {
-            return Err(Refused::NoFunction(function.to_owned()));
+            return Err(ClientError::FunctionNotFound(function.to_owned()));
         };
         if &*deployed.kind != FunctionKind::Workflow.as_str() {
-            return Err(Refused::NotAWorkflow(function.to_owned()));
+            return Err(ClientError::NotAWorkflow(function.to_owned()));
         }
         let made = key.map_or_else(random_key, str::to_owned);
-        let id = ExecutionId::derive(&deployed.component_digest, None, &self.unique_key(function, &made));
+        let id = ExecutionId::derive(&deployed.component_digest, None, &self.scoped_key(function, &made));
         Ok((id, deployed))
     }
 
-    pub(crate) async fn start_as(
+    pub(crate) async fn start_with_id(
         &self,
         id: ExecutionId,
-        deployed: &Function,
+        deployed: &FunctionRow,
         input: Payload,
         key: Option<&str>,
-    ) -> Result<Started, Refused> {
-        let conflict = match self.insert(id, deployed, input.clone(), key).await {
-            Ok(()) => return Ok(Started { execution: id, existed: false }),
+    ) -> Result<StartedExecution, ClientError> {
+        let conflict = match self.insert_execution(id, deployed, input.clone(), key).await {
+            Ok(()) => return Ok(StartedExecution { execution: id, already_existed: false }),
             Err(Error::Conflict(conflict)) => conflict,
             Err(error) => return Err(error.into()),
         };
         let existing = match &conflict {
             // The same key on the same code.
-            Conflict::JournalLength { execution, .. } => Some(*execution).filter(|it| *it == id),
+            CommitConflict::JournalLength { execution, .. } => Some(*execution).filter(|it| *it == id),
             // The same, or the same key on code that was deployed before.
-            Conflict::RowExists { table, key } | Conflict::NotUnique { table, key, .. } => {
-                key.0.first().filter(|_| *table == Execution::TABLE.name).and_then(ExecutionId::from_value)
+            CommitConflict::RowExists { table, key } | CommitConflict::NotUnique { table, key, .. } => {
+                key.0.first().filter(|_| *table == ExecutionRow::TABLE.name).and_then(ExecutionId::from_value)
             }
             _ => None,
         };
         let begun_with = match existing {
-            Some(execution) => self.input_of(execution).await?.map(|first| (execution, first)),
+            Some(execution) => self.execution_input(execution).await?.map(|first| (execution, first)),
             None => None,
         };
         match begun_with {
-            Some((execution, first)) if is_same(first.as_str(), input.as_str()) => {
-                Ok(Started { execution, existed: key.is_some() })
+            Some((execution, first)) if is_same_json(first.as_str(), input.as_str()) => {
+                Ok(StartedExecution { execution, already_existed: key.is_some() })
             }
-            Some((execution, _)) => Err(Refused::KeyTaken(execution)),
+            Some((execution, _)) => Err(ClientError::IdempotencyKeyConflict(execution)),
             None => Err(Error::from(conflict).into()),
         }
     }
 
     /// What an execution was started with.
-    async fn input_of(&self, execution: ExecutionId) -> Result<Option<Payload>, Error> {
-        let Some(chunk) = self.store.journal(execution, 0, 1).await?.into_iter().next() else { return Ok(None) };
-        let events = codec::decode(execution, &chunk.records).map_err(Error::corrupt)?;
+    async fn execution_input(&self, execution: ExecutionId) -> Result<Option<Payload>, Error> {
+        let Some(chunk) = self.store.read_journal(execution, 0, 1).await?.into_iter().next() else { return Ok(None) };
+        let events = codec::decode_record(execution, &chunk.records).map_err(Error::corrupt)?;
         Ok(events.into_iter().next().and_then(|first| match first.event {
             Event::ExecutionStarted { input, .. } => Some(input),
             _ => None,
         }))
     }
 
-    pub(crate) fn fits(&self, payload: &Payload) -> Result<(), Refused> {
+    pub(crate) fn check_payload_size(&self, payload: &Payload) -> Result<(), ClientError> {
         let (found, limit) = (payload.as_str().len(), self.limits.payload_bytes_max);
-        if found > limit { Err(Refused::TooLarge { found, limit }) } else { Ok(()) }
+        if found > limit { Err(ClientError::PayloadTooLarge { found, limit }) } else { Ok(()) }
     }
 
     /// Keys are unique within a scope and a function; ids are everywhere.
-    fn unique_key(&self, function: &str, key: &str) -> String {
+    fn scoped_key(&self, function: &str, key: &str) -> String {
         let Scope { tenant, project, environment } = &self.scope;
-        format!("{}|{function}|{key}", owner(tenant, project, environment))
+        format!("{}|{function}|{key}", owner_key(tenant, project, environment))
     }
 
-    async fn insert(
+    async fn insert_execution(
         &self,
         id: ExecutionId,
-        deployed: &Function,
+        deployed: &FunctionRow,
         input: Payload,
         key: Option<&str>,
     ) -> Result<(), Error> {
         let now = self.store.now().await?;
         let component_digest = deployed.component_digest;
-        let key = key.map(Text::from);
-        let start = Start { component_digest, input, parent: None, key: key.clone(), signals: Vec::new() };
+        let key = key.map(SharedText::from);
+        let start = ExecutionStart { component_digest, input, parent: None, key: key.clone(), signals: Vec::new() };
         let mut execution = InMemory::start(id, start, now, self.limits).map_err(Error::corrupt)?;
-        let row = Execution {
+        let row = ExecutionRow {
             execution_id: id,
             tenant_id: self.scope.tenant.clone(),
             project_id: self.scope.project.clone(),
@@ -318,140 +318,140 @@ impl Client {
             created_at: now,
             body: [].into(),
         };
-        if let Some(nearby) = &self.nearby
-            && let Some(begun) = nearby.begin(&row, &execution).await
+        if let Some(nearby) = &self.hub
+            && let Some(begun) = nearby.request_start(&row, &execution).await
         {
             return begun;
         }
         let events = execution.take_events().to_vec();
-        let records = codec::encode(id, &events).map_err(Error::corrupt)?;
-        let append = JournalAppend { execution: id, expected: 0, count: 1, records: records.into() };
-        self.store.commit(Commit::new().insert(&row).journal(append)).await?;
-        self.tell(row.shard, Note::Started(Box::new(row), events));
+        let records = codec::encode_record(id, &events).map_err(Error::corrupt)?;
+        let append = JournalAppend { execution: id, expected_length: 0, count: 1, records: records.into() };
+        self.store.commit(Commit::new().insert(&row).append_journal(append)).await?;
+        self.notify_shard(row.shard, ShardHint::ExecutionStarted(Box::new(row), events));
         Ok(())
     }
 
     /// Sends a signal. Sending it again under the same key does nothing.
-    pub async fn signal(
+    pub async fn send_signal(
         &self,
         to: ExecutionId,
-        name: Name,
+        name: BoundedName,
         payload: Payload,
         key: Option<&str>,
-    ) -> Result<(), Refused> {
-        self.fits(&payload)?;
-        let row = self.execution(to).await?.ok_or(Refused::NoExecution(to))?;
-        let is_over = is_over(&row) && self.result(to).await?.is_some();
+    ) -> Result<(), ClientError> {
+        self.check_payload_size(&payload)?;
+        let row = self.find_execution(to).await?.ok_or(ClientError::ExecutionNotFound(to))?;
+        let is_over = is_execution_over(&row) && self.execution_result(to).await?.is_some();
         if is_over && key.is_none() {
-            return Err(Refused::Over(to));
+            return Err(ClientError::ExecutionEnded(to));
         }
         let now = self.store.now().await?;
-        let message = signal(to, row.shard, name, payload, key.map(Text::from), now)?;
+        let message = signal_message(to, row.shard, name, payload, key.map(SharedText::from), now)?;
         let receipt = self.store.commit(Commit::new().insert_or_keep(&message)).await?;
         // Whoever sends it again, having heard nothing, need not know that it was the last thing the execution waited for.
-        let is_new = receipt.changes.contains(&Outcome::Made);
-        self.tell(message.shard, Note::Message);
-        if is_over && is_new { Err(Refused::Over(to)) } else { Ok(()) }
+        let is_new = receipt.changes.contains(&ChangeOutcome::Applied);
+        self.notify_shard(message.shard, ShardHint::MessageArrived);
+        if is_over && is_new { Err(ClientError::ExecutionEnded(to)) } else { Ok(()) }
     }
 
     /// Asks for cancellation.
-    pub async fn cancel(&self, execution: ExecutionId, reason: &str) -> Result<(), Refused> {
-        let row = self.open_execution(execution).await?;
-        let message = cancel(execution, row.shard, reason.into(), self.store.now().await?)?;
-        self.send(&message).await
+    pub async fn request_cancel(&self, execution: ExecutionId, reason: &str) -> Result<(), ClientError> {
+        let row = self.find_open_execution(execution).await?;
+        let message = cancel_message(execution, row.shard, reason.into(), self.store.now().await?)?;
+        self.send_message(&message).await
     }
 
-    async fn send(&self, message: &Message) -> Result<(), Refused> {
+    async fn send_message(&self, message: &InboxMessageRow) -> Result<(), ClientError> {
         self.store.commit(Commit::new().insert_or_keep(message)).await?;
-        self.tell(message.shard, Note::Message);
+        self.notify_shard(message.shard, ShardHint::MessageArrived);
         Ok(())
     }
 
     /// An execution that is not over, or whose place another has taken that is not: messages are handed on to that one.
-    async fn open_execution(&self, id: ExecutionId) -> Result<Execution, Refused> {
-        let row = self.execution(id).await?.ok_or(Refused::NoExecution(id))?;
-        if is_over(&row) && self.result(id).await?.is_some() { Err(Refused::Over(id)) } else { Ok(row) }
+    async fn find_open_execution(&self, id: ExecutionId) -> Result<ExecutionRow, ClientError> {
+        let row = self.find_execution(id).await?.ok_or(ClientError::ExecutionNotFound(id))?;
+        if is_execution_over(&row) && self.execution_result(id).await?.is_some() { Err(ClientError::ExecutionEnded(id)) } else { Ok(row) }
     }
 
     /// The row of an execution of this scope.
-    pub async fn execution(&self, id: ExecutionId) -> Result<Option<Execution>, Refused> {
-        let row: Option<(Execution, u64)> = self.store.get(Key(vec![id.to_value()])).await?;
-        Ok(row.map(|(row, _)| row).filter(|row| self.has(row)))
+    pub async fn find_execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, ClientError> {
+        let row: Option<(ExecutionRow, u64)> = self.store.read_record(RowKey(vec![id.to_value()])).await?;
+        Ok(row.map(|(row, _)| row).filter(|row| self.is_in_scope(row)))
     }
 
-    fn has(&self, row: &Execution) -> bool {
-        self.scope.has(&row.tenant_id, &row.project_id, &row.environment_id)
+    fn is_in_scope(&self, row: &ExecutionRow) -> bool {
+        self.scope.matches_ids(&row.tenant_id, &row.project_id, &row.environment_id)
     }
 
     /// Executions in the order of their age, after the one that was started then.
-    pub async fn executions(
+    pub async fn list_executions(
         &self,
-        order: Order,
+        order: ExecutionOrder,
         after: Option<(Timestamp, ExecutionId)>,
         limit: usize,
-    ) -> Result<Vec<Execution>, Refused> {
+    ) -> Result<Vec<ExecutionRow>, ClientError> {
         let Scope { tenant, project, environment } = &self.scope;
         let mut scan =
-            Scan::by::<Execution>(Execution::BY_AGE).equal(tenant).equal(project).equal(environment).limit(limit);
-        scan.is_reversed = order == Order::Newest;
+            TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_AGE).where_equal(tenant).where_equal(project).where_equal(environment).with_limit(limit);
+        scan.is_reversed = order == ExecutionOrder::Newest;
         scan.after = after.map(|(created_at, id)| {
             vec![tenant.to_value(), project.to_value(), environment.to_value(), created_at.to_value(), id.to_value()]
         });
-        let rows: Vec<(Execution, u64)> = self.store.list(scan).await?;
+        let rows: Vec<(ExecutionRow, u64)> = self.store.list_records(scan).await?;
         Ok(rows.into_iter().map(|(row, _)| row).collect())
     }
 
     /// Executions whose ids begin with these digits, at most `limit` of them and of other scopes' together.
-    pub async fn executions_beginning(&self, digits: &str, limit: usize) -> Result<Vec<Execution>, Refused> {
+    pub async fn find_by_id_prefix(&self, digits: &str, limit: usize) -> Result<Vec<ExecutionRow>, ClientError> {
         let filled = |with: char| format!("{digits}{}", with.to_string().repeat(64 - digits.len().min(64))).parse();
         let (Ok(first), Ok(last)) = (filled('0'), filled('f')) else { return Ok(Vec::new()) };
         let (first, last): (ExecutionId, ExecutionId) = (first, last);
-        let mut scan = Scan::all::<Execution>().until(&last).limit(limit);
-        scan.after = first.before().map(|before| vec![before.to_value()]);
-        let rows: Vec<(Execution, u64)> = self.store.list(scan).await?;
-        Ok(rows.into_iter().map(|(row, _)| row).filter(|row| self.has(row)).collect())
+        let mut scan = TableScan::all_rows::<ExecutionRow>().where_at_most(&last).with_limit(limit);
+        scan.after = first.previous_id().map(|before| vec![before.to_value()]);
+        let rows: Vec<(ExecutionRow, u64)> = self.store.list_records(scan).await?;
+        Ok(rows.into_iter().map(|(row, _)| row).filter(|row| self.is_in_scope(row)).collect())
     }
 
     /// The journal of an execution.
-    pub async fn journal(&self, id: ExecutionId) -> Result<Vec<JournalEvent>, Refused> {
+    pub async fn read_journal(&self, id: ExecutionId) -> Result<Vec<JournalEvent>, ClientError> {
         Ok(read_journal(&*self.store, id).await?)
     }
 
     /// The events of a journal from the one with sequence `from` on.
-    pub async fn journal_from(&self, id: ExecutionId, from: u64) -> Result<Vec<JournalEvent>, Refused> {
+    pub async fn read_journal_from(&self, id: ExecutionId, from: u64) -> Result<Vec<JournalEvent>, ClientError> {
         Ok(read_journal_from(&*self.store, id, from).await?)
     }
 
     /// What an execution, or whoever took its place in the end, ended with; `None` while it has not.
-    pub async fn result(&self, id: ExecutionId) -> Result<Option<InvokeResult>, Refused> {
+    pub async fn execution_result(&self, id: ExecutionId) -> Result<Option<InvokeResult>, ClientError> {
         let mut id = id;
         loop {
-            match self.ending(id).await? {
+            match self.execution_ending(id).await? {
                 None => return Ok(None),
-                Some(Ending::Result(result)) => return Ok(Some(result)),
-                Some(Ending::Continued(next)) => id = next,
+                Some(ExecutionOutcome::Result(result)) => return Ok(Some(result)),
+                Some(ExecutionOutcome::Continued(next)) => id = next,
             }
         }
     }
 
     /// How an execution ended; `None` while it has not.
-    pub async fn ending(&self, id: ExecutionId) -> Result<Option<Ending>, Refused> {
-        let row = self.execution(id).await?.ok_or(Refused::NoExecution(id))?;
-        if !is_over(&row) {
+    pub async fn execution_ending(&self, id: ExecutionId) -> Result<Option<ExecutionOutcome>, ClientError> {
+        let row = self.find_execution(id).await?.ok_or(ClientError::ExecutionNotFound(id))?;
+        if !is_execution_over(&row) {
             return Ok(None);
         }
-        let journal = Journal::recover(id, self.journal(id).await?).map_err(Error::corrupt)?;
-        Ok(InMemory::recover(journal, self.limits).ending())
+        let journal = Journal::recover(id, self.read_journal(id).await?).map_err(Error::corrupt)?;
+        Ok(InMemory::recover(journal, self.limits).execution_outcome())
     }
 }
 
 /// Whether two JSON texts are the same but for white space between their parts.
-fn is_same(one: &str, other: &str) -> bool {
-    tight(one).eq(tight(other))
+fn is_same_json(one: &str, other: &str) -> bool {
+    strip_json_whitespace(one).eq(strip_json_whitespace(other))
 }
 
 /// A JSON text without the white space between its parts.
-fn tight(text: &str) -> impl Iterator<Item = u8> {
+fn strip_json_whitespace(text: &str) -> impl Iterator<Item = u8> {
     let (mut in_string, mut is_escaped) = (false, false);
     text.bytes().filter(move |byte| {
         let is_part = in_string || !byte.is_ascii_whitespace();
@@ -464,7 +464,7 @@ fn tight(text: &str) -> impl Iterator<Item = u8> {
 }
 
 /// Whether a row says that its execution is over.
-pub fn is_over(row: &Execution) -> bool {
+pub fn is_execution_over(row: &ExecutionRow) -> bool {
     matches!(&*row.state, "Completed" | "Failed" | "Cancelled")
 }
 
@@ -478,12 +478,12 @@ async fn read_journal_from(store: &dyn Store, id: ExecutionId, from: u64) -> Res
     let mut events: Vec<JournalEvent> = Vec::new();
     loop {
         let known = events.len();
-        let chunks = store.journal(id, from + known as u64, 1_000).await?;
+        let chunks = store.read_journal(id, from + known as u64, 1_000).await?;
         if chunks.is_empty() {
             return Ok(events);
         }
         for chunk in chunks {
-            let decoded = codec::decode(id, &chunk.records).map_err(Error::corrupt)?;
+            let decoded = codec::decode_record(id, &chunk.records).map_err(Error::corrupt)?;
             // The first page may begin with events that were stored together with the one that is wanted.
             events.extend(decoded.into_iter().filter(|event| event.sequence >= from));
         }
@@ -495,18 +495,18 @@ async fn read_journal_from(store: &dyn Store, id: ExecutionId, from: u64) -> Res
 
 /// A key that nobody else has.
 pub(crate) fn random_key() -> String {
-    key_from(&mut entropy)
+    key_from_entropy(&mut fill_os_entropy)
 }
 
 /// A key that is as good as the entropy it is made of.
-pub(crate) fn key_from(entropy: &mut dyn FnMut(&mut [u8])) -> String {
+pub(crate) fn key_from_entropy(entropy: &mut dyn FnMut(&mut [u8])) -> String {
     let mut bytes = [0; 16];
     entropy(&mut bytes);
-    onward_journal::hex::encode(&bytes)
+    onward_journal::hex::encode_hex(&bytes)
 }
 
 /// Entropy from the operating system.
-pub(crate) fn entropy(bytes: &mut [u8]) {
+pub(crate) fn fill_os_entropy(bytes: &mut [u8]) {
     if let Err(error) = getrandom::fill(bytes) {
         tracing::error!(%error, "the operating system has no entropy");
         std::process::abort();
@@ -515,16 +515,16 @@ pub(crate) fn entropy(bytes: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::is_same;
+    use super::is_same_json;
 
     #[test]
     fn white_space_counts_inside_of_strings_only() {
-        assert!(is_same(r#"{"a": [1, "x y"]}"#, "{ \"a\":[1,\"x y\"] }\n"));
-        assert!(is_same(r#""\\" "#, r#""\\""#));
+        assert!(is_same_json(r#"{"a": [1, "x y"]}"#, "{ \"a\":[1,\"x y\"] }\n"));
+        assert!(is_same_json(r#""\\" "#, r#""\\""#));
         for (one, other) in
             [(r#""x y""#, r#""xy""#), (r#""\" ""#, r#""\"""#), ("[1,2]", "[2,1]"), ("1", "1.0"), ("[1]", "[1")]
         {
-            assert!(!is_same(one, other), "{one} {other}");
+            assert!(!is_same_json(one, other), "{one} {other}");
         }
     }
 }

@@ -1,24 +1,24 @@
 //! Whether code repeats what a journal records. The journal is a copy in memory: whatever the code asks for, nothing is
 //! stored and nothing is performed.
 
-use onward_execution::{Divergence, Execution, Guest, Level, Limits, Progress, World};
-use onward_journal::{ErrorKind, Event, Journal, JournalEvent, Timestamp, Violation};
+use onward_execution::{ReplayDivergence, Execution, Guest, GuestLogLevel, ExecutionLimits, ExecutionProgress, ExecutionEnvironment};
+use onward_journal::{ErrorKind, Event, Journal, JournalEvent, Timestamp, RuleViolation};
 use serde::Serialize;
 
 use crate::waits;
-use onward_api::waits::Waits;
+use onward_api::waits::ExecutionWaits;
 
 /// How much code may ask for beyond the record: enough to see what it wants.
-const BEYOND: u64 = 1_000;
+const EVENTS_BEYOND_MAX: u64 = 1_000;
 
 /// What replaying came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Verdict {
+pub enum ReplayOutcome {
     /// The code does what is recorded.
     Repeats {
         /// Where that ended.
-        end: End,
+        end: ReplayEnd,
     },
     /// The code does something else.
     Diverges {
@@ -34,11 +34,11 @@ pub enum Verdict {
 /// Where a replay that repeats its journal ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "at", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum End {
+pub enum ReplayEnd {
     /// At the end of the execution.
     Over,
     /// At what it waits for.
-    Waits(Waits),
+    Waits(ExecutionWaits),
     /// Beyond the journal: the code goes on where the record ends.
     Beyond {
         /// What it asks for first, in words.
@@ -49,57 +49,57 @@ pub enum End {
 }
 
 /// Runs `guest` against what is recorded.
-pub fn replay(journal: &Journal, guest: &mut dyn Guest) -> Result<Verdict, Violation> {
+pub fn replay_journal(journal: &Journal, guest: &mut dyn Guest) -> Result<ReplayOutcome, RuleViolation> {
     let events = journal.events();
-    if !events.iter().any(|recorded| is_of_code(&recorded.event)) && was_cancelled(journal) {
-        return Ok(Verdict::Repeats { end: End::NotBegun });
+    if !events.iter().any(|recorded| is_caused_by_code(&recorded.event)) && was_cancelled(journal) {
+        return Ok(ReplayOutcome::Repeats { end: ReplayEnd::NotBegun });
     }
-    let last = events.last().filter(|_| journal.fold().phase().is_terminal());
+    let last = events.last().filter(|_| journal.journal_state().phase().is_terminal());
     let known = events.len() - usize::from(last.is_some());
-    let copy = Journal::recover(journal.fold().execution(), events[..known].to_vec())?;
-    let limits = Limits { events_max: known as u64 + BEYOND, ..Limits::default() };
+    let copy = Journal::recover(journal.journal_state().execution_id(), events[..known].to_vec())?;
+    let limits = ExecutionLimits { events_max: known as u64 + EVENTS_BEYOND_MAX, ..ExecutionLimits::default() };
     let mut execution = Execution::recover(copy, limits);
-    execution.rewind();
-    let mut nowhere = Nowhere(events.last().map_or(Timestamp::EPOCH, |last| last.timestamp));
+    execution.rewind_guest();
+    let mut nowhere = ReplayWorld(events.last().map_or(Timestamp::EPOCH, |last| last.timestamp));
     let progress = loop {
         match execution.run(guest, &mut nowhere) {
-            Ok(Progress::Paused | Progress::Full) => {}
+            Ok(ExecutionProgress::Paused | ExecutionProgress::BatchFull) => {}
             Ok(progress) => break progress,
-            Err(violation) => return Ok(refused(&violation)),
+            Err(violation) => return Ok(divergence_from_violation(&violation)),
         }
     };
     let journal = execution.journal();
     let beyond = journal.events().get(known);
     Ok(match (progress, last) {
-        (Progress::Diverged(Divergence { sequence, recorded, asked }), _) => {
-            Verdict::Diverges { sequence, recorded, asked }
+        (ExecutionProgress::Diverged(ReplayDivergence { sequence, recorded, requested: asked }), _) => {
+            ReplayOutcome::Diverges { sequence, recorded, asked }
         }
-        (_, None) => Verdict::Repeats { end: open_end(journal, beyond) },
-        (_, Some(last)) => compare(journal, last, beyond),
+        (_, None) => ReplayOutcome::Repeats { end: end_of_open_journal(journal, beyond) },
+        (_, Some(last)) => compare_final_event(journal, last, beyond),
     })
 }
 
 /// Where the replay of a journal that is not over ended.
-fn open_end(journal: &Journal, beyond: Option<&JournalEvent>) -> End {
-    let own = journal.fold().execution();
+fn end_of_open_journal(journal: &Journal, beyond: Option<&JournalEvent>) -> ReplayEnd {
+    let own = journal.journal_state().execution_id();
     match beyond {
-        None => End::Waits(waits::of(journal)),
-        Some(first) => End::Beyond { asked: first.event.describe(own).to_string() },
+        None => ReplayEnd::Waits(waits::pending_waits(journal)),
+        Some(first) => ReplayEnd::Beyond { asked: first.event.describe(own).to_string() },
     }
 }
 
 /// Whether the code ended as recorded in `last`.
-fn compare(journal: &Journal, last: &JournalEvent, beyond: Option<&JournalEvent>) -> Verdict {
-    let own = journal.fold().execution();
+fn compare_final_event(journal: &Journal, last: &JournalEvent, beyond: Option<&JournalEvent>) -> ReplayOutcome {
+    let own = journal.journal_state().execution_id();
     let is_cancelled = matches!(last.event, Event::ExecutionCancelled { .. });
     let asked = match beyond {
-        Some(end) if is_same_end(&last.event, &end.event) => return Verdict::Repeats { end: End::Over },
+        Some(end) if is_same_end(&last.event, &end.event) => return ReplayOutcome::Repeats { end: ReplayEnd::Over },
         // Cleanup that never returns does not keep an execution alive.
-        None if is_cancelled => return Verdict::Repeats { end: End::Over },
+        None if is_cancelled => return ReplayOutcome::Repeats { end: ReplayEnd::Over },
         Some(other) => other.event.describe(own).to_string(),
         None => "nothing: it waits".to_owned(),
     };
-    Verdict::Diverges { sequence: last.sequence, recorded: last.event.describe(own).to_string(), asked }
+    ReplayOutcome::Diverges { sequence: last.sequence, recorded: last.event.describe(own).to_string(), asked }
 }
 
 /// A trap says where in the code it happened; another build has another where.
@@ -113,10 +113,10 @@ fn is_same_end(recorded: &Event, repeated: &Event) -> bool {
 }
 
 /// A rule of the journal forbids what the code asks for: it cannot have asked for it when the journal was written.
-fn refused(violation: &Violation) -> Verdict {
-    let Violation { sequence, event, message, rule } = violation;
+fn divergence_from_violation(violation: &RuleViolation) -> ReplayOutcome {
+    let RuleViolation { sequence, event, message, rule } = violation;
     let recorded = "nothing that could be followed by it".to_owned();
-    Verdict::Diverges { sequence: *sequence, recorded, asked: format!("{event}, against rule {rule}: {message}") }
+    ReplayOutcome::Diverges { sequence: *sequence, recorded, asked: format!("{event}, against rule {rule}: {message}") }
 }
 
 fn was_cancelled(journal: &Journal) -> bool {
@@ -124,7 +124,7 @@ fn was_cancelled(journal: &Journal) -> bool {
 }
 
 /// Whether the event is there because code ran.
-const fn is_of_code(event: &Event) -> bool {
+const fn is_caused_by_code(event: &Event) -> bool {
     !matches!(
         event,
         Event::ExecutionStarted { .. }
@@ -135,16 +135,16 @@ const fn is_of_code(event: &Event) -> bool {
 }
 
 /// A world without a clock, without entropy and without ears: all that a replay needs is in the journal.
-struct Nowhere(Timestamp);
+struct ReplayWorld(Timestamp);
 
-impl World for Nowhere {
+impl ExecutionEnvironment for ReplayWorld {
     fn now(&mut self) -> Timestamp {
         self.0
     }
 
-    fn entropy(&mut self, bytes: &mut [u8]) {
+    fn fill_entropy(&mut self, bytes: &mut [u8]) {
         bytes.fill(0);
     }
 
-    fn log(&mut self, _: Level, _: &str) {}
+    fn log_message(&mut self, _: GuestLogLevel, _: &str) {}
 }

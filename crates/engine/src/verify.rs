@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 
-use onward_journal::Text;
-use onward_runs::{Accept, EventId, IdempotencyKey, RunEventRecord, RunId, RunSeq, RunSnapshot, reduce, verify};
-use onward_store::tables::Snapshot;
-use onward_store::{Error, Field as _, Invalid, Key, Page, Records as _, RunHead, Store};
+use onward_journal::SharedText;
+use onward_runs::{AcceptedKeyForms, RunEventId, IdempotencyKey, RunEventRecord, RunId, RunSeq, RunSnapshot, reduce_event, verify_idempotency_key};
+use onward_store::tables::RunSnapshotRow;
+use onward_store::{Error, ColumnCodec as _, InvalidRequest, RowKey, RunEventQuery, RecordReader as _, RunHead, Store};
 use serde::Serialize;
 
 use crate::client::Scope;
-use crate::projector::Holes;
+use crate::projector::MissingRanges;
 
 /// How much was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct VerifyTally {
     /// Runs.
     pub runs: u64,
     /// Events.
@@ -26,7 +26,7 @@ pub struct Tally {
 /// What is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Wrong {
+pub enum VerifyIssueKind {
     /// An idempotency key is not the one its event gives.
     IdempotencyKey,
     /// Two events of a run have the same key.
@@ -54,7 +54,7 @@ pub enum Wrong {
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Found {
+pub struct VerifyIssue {
     /// In which run; absent when it is about the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
@@ -62,17 +62,17 @@ pub struct Found {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_seq: Option<RunSeq>,
     /// What.
-    pub wrong: Wrong,
+    pub kind: VerifyIssueKind,
     /// The particulars, for people.
     #[serde(serialize_with = "as_text")]
-    pub message: Text,
+    pub message: SharedText,
 }
 
-fn as_text<S: serde::Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: serde::Serializer>(text: &SharedText, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(text)
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for VerifyIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.run_id, self.run_seq) {
             (None, _) => write!(f, "store: {}", self.message),
@@ -84,7 +84,7 @@ impl fmt::Display for Found {
 
 /// Why looking did not come to an end.
 #[derive(Debug, thiserror::Error)]
-pub enum Stopped {
+pub enum StoreCheckError {
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] Error),
@@ -94,70 +94,70 @@ pub enum Stopped {
 }
 
 /// Looks at one run; `accept` says which keys are right.
-pub async fn run(
+pub async fn verify_run(
     store: &dyn Store,
     run: &RunId,
-    accept: Accept,
-    report: &mut impl FnMut(&Found) -> io::Result<()>,
-) -> Result<Tally, Stopped> {
-    let Some(head) = store.run(run).await? else {
-        return Err(Error::from(Invalid::NoSuchRun(run.clone())).into());
+    accept: AcceptedKeyForms,
+    report: &mut impl FnMut(&VerifyIssue) -> io::Result<()>,
+) -> Result<VerifyTally, StoreCheckError> {
+    let Some(head) = store.read_run_head(run).await? else {
+        return Err(Error::from(InvalidRequest::NoSuchRun(run.clone())).into());
     };
-    Ok(Tally { runs: 1, events: one(store, &head, accept, report).await? })
+    Ok(VerifyTally { runs: 1, events: verify_run_log(store, &head, accept, report).await? })
 }
 
 /// Looks at every run; `accept` says which keys are right.
-pub async fn all(
+pub async fn verify_all_runs(
     store: &dyn Store,
     scope: Option<&Scope>,
-    accept: Accept,
-    report: &mut impl FnMut(&Found) -> io::Result<()>,
-    mut progress: impl FnMut(Tally),
-) -> Result<Tally, Stopped> {
+    accept: AcceptedKeyForms,
+    report: &mut impl FnMut(&VerifyIssue) -> io::Result<()>,
+    mut progress: impl FnMut(VerifyTally),
+) -> Result<VerifyTally, StoreCheckError> {
     // What cannot even be looked at is a finding as well, and no reason not to look at the rest.
     let inspected = match scope {
         // The database as such is nobody's in particular.
         Some(_) => Vec::new(),
-        None => match store.inspect().await {
+        None => match store.check_integrity().await {
             Err(Error::Corrupt(what)) => vec![what],
             other => other?,
         },
     };
     for message in inspected {
-        report(&Found { run_id: None, run_seq: None, wrong: Wrong::Store, message: message.into() })
-            .map_err(Stopped::Report)?;
+        report(&VerifyIssue { run_id: None, run_seq: None, kind: VerifyIssueKind::Store, message: message.into() })
+            .map_err(StoreCheckError::Report)?;
     }
-    let mut tally = Tally::default();
+    let mut tally = VerifyTally::default();
     let mut after: Option<RunId> = None;
     loop {
-        let heads = store.runs(None, after.as_ref(), 1_000).await?;
+        let heads = store.list_run_heads(None, after.as_ref(), 1_000).await?;
         let Some(last) = heads.last() else { return Ok(tally) };
         after = Some(last.run_id.clone());
         let is_meant = |head: &&RunHead| {
-            scope.is_none_or(|scope| scope.has(&head.tenant_id, &head.project_id, &head.environment_id))
+            scope.is_none_or(|scope| scope.matches_ids(&head.tenant_id, &head.project_id, &head.environment_id))
         };
         for head in heads.iter().filter(is_meant) {
-            tally.events += one(store, head, accept, report).await?;
+            tally.events += verify_run_log(store, head, accept, report).await?;
             tally.runs += 1;
             progress(tally);
         }
     }
 }
 
-async fn one(
+async fn verify_run_log(
     store: &dyn Store,
     head: &RunHead,
-    accept: Accept,
-    report: &mut impl FnMut(&Found) -> io::Result<()>,
-) -> Result<u64, Stopped> {
-    let kept: Option<(Snapshot, u64)> = store.get(Key(vec![head.run_id.to_value()])).await?;
-    let mut look = Look::new(head, kept.map(|(row, _)| row), accept);
+    accept: AcceptedKeyForms,
+    report: &mut impl FnMut(&VerifyIssue) -> io::Result<()>,
+) -> Result<u64, StoreCheckError> {
+    let kept: Option<(RunSnapshotRow, u64)> = store.read_record(RowKey(vec![head.run_id.to_value()])).await?;
+    let mut look = RunLogCheck::new(head, kept.map(|(row, _)| row), accept);
     let mut after = RunSeq::ZERO;
     loop {
-        let events = match store.run_events(&head.run_id, Page::after(after)).await {
+        let events = match store.read_run_events(&head.run_id, RunEventQuery::starting_after(after)).await {
             Err(Error::Corrupt(what)) => {
-                look.wrong(None, Wrong::Unreadable, what);
-                look.found.drain(..).try_for_each(|found| report(&found)).map_err(Stopped::Report)?;
+                look.add_issue(None, VerifyIssueKind::Unreadable, what);
+                look.issues.drain(..).try_for_each(|found| report(&found)).map_err(StoreCheckError::Report)?;
                 return Ok(look.events);
             }
             other => other?,
@@ -167,34 +167,34 @@ async fn one(
             break;
         }
         after = last.run_seq;
-        events.iter().for_each(|event| look.at(event));
-        look.found.drain(..).try_for_each(|found| report(&found)).map_err(Stopped::Report)?;
+        events.iter().for_each(|event| look.check_event(event));
+        look.issues.drain(..).try_for_each(|found| report(&found)).map_err(StoreCheckError::Report)?;
     }
     // Events may have been appended since the head was read, and the projector may have gone on.
-    if let Some(head) = store.run(&head.run_id).await? {
-        look.finish(&head);
+    if let Some(head) = store.read_run_head(&head.run_id).await? {
+        look.check_head_and_snapshot(&head);
     }
-    look.found.drain(..).try_for_each(|found| report(&found)).map_err(Stopped::Report)?;
+    look.issues.drain(..).try_for_each(|found| report(&found)).map_err(StoreCheckError::Report)?;
     Ok(look.events)
 }
 
 /// A walk along the log of one run.
-struct Look {
+struct RunLogCheck {
     run: RunId,
-    accept: Accept,
+    accept: AcceptedKeyForms,
     head: RunHead,
     last: Option<RunEventRecord>,
     keys: BTreeSet<IdempotencyKey>,
-    ids: BTreeSet<EventId>,
-    holes: Holes,
-    kept: Option<Snapshot>,
+    ids: BTreeSet<RunEventId>,
+    accepted_gaps: MissingRanges,
+    stored_snapshot: Option<RunSnapshotRow>,
     projected: RunSnapshot,
     events: u64,
-    found: Vec<Found>,
+    issues: Vec<VerifyIssue>,
 }
 
-impl Look {
-    fn new(head: &RunHead, kept: Option<Snapshot>, accept: Accept) -> Self {
+impl RunLogCheck {
+    fn new(head: &RunHead, kept: Option<RunSnapshotRow>, accept: AcceptedKeyForms) -> Self {
         Self {
             run: head.run_id.clone(),
             accept,
@@ -202,90 +202,90 @@ impl Look {
             last: None,
             keys: BTreeSet::new(),
             ids: BTreeSet::new(),
-            holes: kept.as_ref().map(|row| Holes::parse(row.holes.as_ref())).unwrap_or_default(),
+            accepted_gaps: kept.as_ref().map(|row| MissingRanges::parse(row.holes.as_ref())).unwrap_or_default(),
             projected: RunSnapshot::new(head.run_id.clone()),
-            kept,
+            stored_snapshot: kept,
             events: 0,
-            found: Vec::new(),
+            issues: Vec::new(),
         }
     }
 
-    fn wrong(&mut self, run_seq: Option<RunSeq>, wrong: Wrong, message: impl Into<Text>) {
-        self.found.push(Found { run_id: Some(self.run.clone()), run_seq, wrong, message: message.into() });
+    fn add_issue(&mut self, run_seq: Option<RunSeq>, wrong: VerifyIssueKind, message: impl Into<SharedText>) {
+        self.issues.push(VerifyIssue { run_id: Some(self.run.clone()), run_seq, kind: wrong, message: message.into() });
     }
 
-    fn at(&mut self, record: &RunEventRecord) {
+    fn check_event(&mut self, record: &RunEventRecord) {
         let seq = Some(record.run_seq);
         let event = &record.event;
         if let Err(error) = event.check_shape() {
-            self.wrong(seq, Wrong::Event, error.to_string());
-        } else if let Err(mismatch) = verify(event, self.accept) {
-            self.wrong(seq, Wrong::IdempotencyKey, mismatch.to_string());
+            self.add_issue(seq, VerifyIssueKind::Event, error.to_string());
+        } else if let Err(mismatch) = verify_idempotency_key(event, self.accept) {
+            self.add_issue(seq, VerifyIssueKind::IdempotencyKey, mismatch.to_string());
         }
         if !self.keys.insert(event.idempotency_key) {
-            self.wrong(seq, Wrong::DuplicateKey, format!("key {} is there twice", event.idempotency_key));
+            self.add_issue(seq, VerifyIssueKind::DuplicateKey, format!("key {} is there twice", event.idempotency_key));
         }
         if !self.ids.insert(event.event_id) {
-            self.wrong(seq, Wrong::DuplicateEventId, format!("event id {} is there twice", event.event_id));
+            self.add_issue(seq, VerifyIssueKind::DuplicateEventId, format!("event id {} is there twice", event.event_id));
         }
-        if !self.head.is_of(event) {
-            self.wrong(seq, Wrong::Head, "it belongs to another tenant, project or environment than its run");
+        if !self.head.has_scope_of(event) {
+            self.add_issue(seq, VerifyIssueKind::Head, "it belongs to another tenant, project or environment than its run");
         }
-        self.place(record);
-        if self.kept.as_ref().is_some_and(|kept| record.run_seq <= kept.last_event_seq) {
-            self.projected = reduce(std::mem::replace(&mut self.projected, RunSnapshot::new(self.run.clone())), record);
+        self.check_position(record);
+        if self.stored_snapshot.as_ref().is_some_and(|kept| record.run_seq <= kept.last_event_seq) {
+            self.projected = reduce_event(std::mem::replace(&mut self.projected, RunSnapshot::new(self.run.clone())), record);
         }
         self.events += 1;
         self.last = Some(record.clone());
     }
 
     /// Whether the event stands where it should, after the one before.
-    fn place(&mut self, record: &RunEventRecord) {
+    fn check_position(&mut self, record: &RunEventRecord) {
         let before = self.last.as_ref().map_or(RunSeq::ZERO, |last| last.run_seq);
         let is_earlier = self.last.as_ref().is_some_and(|last| record.persisted_at < last.persisted_at);
         if record.run_seq <= before {
-            self.wrong(Some(record.run_seq), Wrong::Order, format!("it stands behind event {before}"));
-        } else if record.run_seq > before.next() {
-            let missing = (before.next(), RunSeq::new(record.run_seq.get() - 1).unwrap_or_default());
+            self.add_issue(Some(record.run_seq), VerifyIssueKind::Order, format!("it stands behind event {before}"));
+        } else if record.run_seq > before.next_seq() {
+            let missing = (before.next_seq(), RunSeq::new(record.run_seq.as_u64() - 1).unwrap_or_default());
             let known =
-                if self.holes.ranges().any(|range| range == missing) { " (accepted by the projector)" } else { "" };
+                if self.accepted_gaps.ranges().any(|range| range == missing) { " (accepted by the projector)" } else { "" };
             let message = format!("events {} to {} are missing{known}", missing.0, missing.1);
-            self.wrong(Some(record.run_seq), Wrong::Gap, message);
+            self.add_issue(Some(record.run_seq), VerifyIssueKind::Gap, message);
         }
         if is_earlier {
-            self.wrong(Some(record.run_seq), Wrong::Stamp, "it was stored before the event that precedes it");
+            self.add_issue(Some(record.run_seq), VerifyIssueKind::Stamp, "it was stored before the event that precedes it");
         }
     }
 
     /// `head` was read after the events.
-    fn finish(&mut self, head: &RunHead) {
+    fn check_head_and_snapshot(&mut self, head: &RunHead) {
         let last = self.last.as_ref().map_or(RunSeq::ZERO, |last| last.run_seq);
         if last < self.head.last_seq || head.last_seq < last {
-            self.wrong(
+            self.add_issue(
                 None,
-                Wrong::Head,
+                VerifyIssueKind::Head,
                 format!("its head says it ends at event {}, its log ends at {last}", head.last_seq),
             );
         }
-        let Some(kept) = self.kept.take() else {
+        let Some(kept) = self.stored_snapshot.take() else {
             if self.head.projected_seq > RunSeq::ZERO {
                 let message = format!("its snapshot at event {} is gone", self.head.projected_seq);
-                self.wrong(None, Wrong::Snapshot, message);
+                self.add_issue(None, VerifyIssueKind::Snapshot, message);
             }
             return;
         };
-        let stored = match kept.decode() {
+        let stored = match kept.decode_snapshot() {
             Ok(snapshot) => snapshot,
-            Err(error) => return self.wrong(None, Wrong::Snapshot, error.to_string()),
+            Err(error) => return self.add_issue(None, VerifyIssueKind::Snapshot, error.to_string()),
         };
         if !(self.head.projected_seq..=head.projected_seq).contains(&kept.last_event_seq) {
             let at = kept.last_event_seq;
             let message = format!("its snapshot stands at {at}, the projector at {}", head.projected_seq);
-            self.wrong(None, Wrong::Snapshot, message);
+            self.add_issue(None, VerifyIssueKind::Snapshot, message);
         }
         if stored != self.projected {
             let message = format!("its snapshot at event {} is not what the log reduces to", kept.last_event_seq);
-            self.wrong(Some(kept.last_event_seq), Wrong::Snapshot, message);
+            self.add_issue(Some(kept.last_event_seq), VerifyIssueKind::Snapshot, message);
         }
     }
 }

@@ -5,109 +5,109 @@
 //! or is found out.
 
 use onward_journal::{
-    Command, Event, ExecutionError, ExecutionId, InvokeResult, Journal, JournalEvent, Name, Payload, Phase, PromiseId,
-    Text, Timestamp, Violation, Wait,
+    JournalCommand, Event, ExecutionError, ExecutionId, InvokeResult, Journal, JournalEvent, BoundedName, Payload, ExecutionPhase, PromiseId,
+    SharedText, Timestamp, RuleViolation, AwaitState,
 };
 
-use crate::index::{End, Index};
-use crate::seen::Seen;
-use crate::weight::weight;
-use crate::{Answer, Divergence, Guest, Level, Turn, ask};
+use crate::journal_index::{AwaitResolution, JournalIndex};
+use crate::guest_operations::GuestOperations;
+use crate::payload_size::event_payload_bytes;
+use crate::{GuestResponse, ReplayDivergence, Guest, GuestLogLevel, GuestTurn, guest_request};
 
 /// What the world is to an execution.
-pub trait World {
+pub trait ExecutionEnvironment {
     /// The time.
     fn now(&mut self) -> Timestamp;
 
     /// Fills `bytes` with what nobody can guess.
-    fn entropy(&mut self, bytes: &mut [u8]);
+    fn fill_entropy(&mut self, bytes: &mut [u8]);
 
     /// The guest says something, for the first time.
-    fn log(&mut self, level: Level, message: &str);
+    fn log_message(&mut self, level: GuestLogLevel, message: &str);
 }
 
 /// How much an execution may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ExecutionLimits {
     /// Bytes of one input or result.
     pub payload_bytes_max: usize,
     /// Events of a journal; an execution with more to do continues as new.
     pub events_max: u64,
     /// Bytes of payload after which a step is stored, although the execution could go on.
-    pub step_bytes: usize,
+    pub batch_bytes_max: usize,
 }
 
-impl Default for Limits {
+impl Default for ExecutionLimits {
     fn default() -> Self {
-        Self { payload_bytes_max: 1 << 20, events_max: 1 << 20, step_bytes: 4 << 20 }
+        Self { payload_bytes_max: 1 << 20, events_max: 1 << 20, batch_bytes_max: 4 << 20 }
     }
 }
 
 /// How far a guest came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
+pub enum ExecutionProgress {
     /// It waits for something that has not happened.
     Blocked,
     /// It has more to do; others should have their turn first.
     Paused,
     /// It has more to do; what it has done so far should be stored first.
-    Full,
+    BatchFull,
     /// It is over, and recorded.
     Ended,
     /// It did not repeat what is recorded. Nothing was recorded.
-    Diverged(Divergence),
+    Diverged(ReplayDivergence),
 }
 
 /// Another execution that takes the place of this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Successor {
+pub struct SuccessorExecution {
     /// Its id.
     pub execution: ExecutionId,
     /// What it is called with.
     pub input: Payload,
     /// Signals that were not consumed, in the order of their delivery.
-    pub signals: Vec<(Name, Payload)>,
+    pub signals: Vec<(BoundedName, Payload)>,
 }
 
 /// An execution in memory.
 #[derive(Debug, Clone)]
 pub struct Execution {
     pub(crate) journal: Journal,
-    pub(crate) index: Index,
-    pub(crate) seen: Seen,
+    pub(crate) index: JournalIndex,
+    pub(crate) guest_operations: GuestOperations,
     /// How much of the script the guest has gone through.
-    pub(crate) cursor: usize,
-    waits: Waits,
-    pub(crate) limits: Limits,
+    pub(crate) replay_cursor: usize,
+    wait_state: GuestWaitState,
+    pub(crate) limits: ExecutionLimits,
     /// What the guest wants to go on with after its end.
-    pub(crate) next_input: Option<Payload>,
+    pub(crate) continue_input: Option<Payload>,
     /// Operations that the guest no longer wants.
-    pub(crate) unwanted: Vec<u32>,
-    taken: usize,
+    pub(crate) abandoned: Vec<u32>,
+    taken_count: usize,
     /// Bytes of payload in what was recorded and not taken.
     pending_bytes: usize,
 }
 
 /// What the guest waits for.
 #[derive(Debug, Clone)]
-pub(crate) enum Waits {
+pub(crate) enum GuestWaitState {
     /// To run: it has not begun, or paused.
-    Turn,
+    Ready,
     /// To be told this.
-    Answer(Answer),
+    Responding(GuestResponse),
     /// An await to end.
-    Await(Open),
+    Awaiting(PendingAwait),
 }
 
 /// An await, and what its end means to the guest.
 #[derive(Debug, Clone)]
-pub(crate) struct Open {
+pub(crate) struct PendingAwait {
     pub(crate) sequence: u64,
-    pub(crate) shape: Shape,
+    pub(crate) shape: AwaitShape,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Shape {
+pub(crate) enum AwaitShape {
     One(u32),
     Any(Vec<u32>),
     All(Vec<u32>),
@@ -117,41 +117,41 @@ pub(crate) enum Shape {
 
 impl Execution {
     /// An execution that starts now. Its first event is recorded.
-    pub fn start(execution: ExecutionId, start: Start, now: Timestamp, limits: Limits) -> Result<Self, Violation> {
+    pub fn start(execution: ExecutionId, start: ExecutionStart, now: Timestamp, limits: ExecutionLimits) -> Result<Self, RuleViolation> {
         let mut journal = Journal::new(execution);
-        let Start { component_digest, input, parent, key, signals } = start;
-        journal.handle(Command::Start { component_digest, input, parent, key }, now)?;
+        let ExecutionStart { component_digest, input, parent, key, signals } = start;
+        journal.handle_command(JournalCommand::Start { component_digest, input, parent, key }, now)?;
         for (signal_name, payload) in signals {
-            journal.handle(Command::DeliverSignal { signal_name, payload }, now)?;
+            journal.handle_command(JournalCommand::DeliverSignal { signal_name, payload }, now)?;
         }
-        Ok(Self { taken: 0, ..Self::recover(journal, limits) })
+        Ok(Self { taken_count: 0, ..Self::recover(journal, limits) })
     }
 
     /// An execution as its journal records it. All of the journal is taken for stored.
-    pub fn recover(journal: Journal, limits: Limits) -> Self {
-        let mut index = Index::new(journal.fold().execution());
-        journal.events().iter().for_each(|event| index.note(event));
+    pub fn recover(journal: Journal, limits: ExecutionLimits) -> Self {
+        let mut index = JournalIndex::new(journal.journal_state().execution_id());
+        journal.events().iter().for_each(|event| index.index_event(event));
         Self {
-            taken: journal.events().len(),
+            taken_count: journal.events().len(),
             pending_bytes: 0,
             journal,
             index,
-            seen: Seen::default(),
-            cursor: 0,
-            waits: Waits::Turn,
+            guest_operations: GuestOperations::default(),
+            replay_cursor: 0,
+            wait_state: GuestWaitState::Ready,
             limits,
-            next_input: None,
-            unwanted: Vec::new(),
+            continue_input: None,
+            abandoned: Vec::new(),
         }
     }
 
     /// Forgets how far the guest came: the next run begins with a new guest.
-    pub fn rewind(&mut self) {
-        self.seen = Seen::default();
-        self.cursor = 0;
-        self.waits = Waits::Turn;
-        self.next_input = None;
-        self.unwanted.clear();
+    pub fn rewind_guest(&mut self) {
+        self.guest_operations = GuestOperations::default();
+        self.replay_cursor = 0;
+        self.wait_state = GuestWaitState::Ready;
+        self.continue_input = None;
+        self.abandoned.clear();
     }
 
     /// The journal.
@@ -161,139 +161,139 @@ impl Execution {
 
     /// Whose journal it is.
     pub const fn id(&self) -> ExecutionId {
-        self.journal.fold().execution()
+        self.journal.journal_state().execution_id()
     }
 
     /// Whether nothing can follow.
-    pub const fn is_over(&self) -> bool {
-        self.journal.fold().phase().is_terminal()
+    pub const fn is_terminal(&self) -> bool {
+        self.journal.journal_state().phase().is_terminal()
     }
 
     /// Whether the guest has begun a turn and not come to its end, as far as the journal tells.
-    pub fn is_in_turn(&self) -> bool {
-        self.journal.fold().phase() == Phase::Running && self.journal.events().len() > 1
+    pub fn is_mid_turn(&self) -> bool {
+        self.journal.journal_state().phase() == ExecutionPhase::Running && self.journal.events().len() > 1
     }
 
     /// Whether the guest has something to do.
     pub fn is_runnable(&self) -> bool {
-        match self.journal.fold().phase() {
-            Phase::Running | Phase::Cancelling => true,
-            Phase::Blocked | Phase::CleanupBlocked => self.is_satisfied(),
-            Phase::New | Phase::Completed | Phase::Failed | Phase::Cancelled => false,
+        match self.journal.journal_state().phase() {
+            ExecutionPhase::Running | ExecutionPhase::Cancelling => true,
+            ExecutionPhase::Blocked | ExecutionPhase::CleanupBlocked => self.is_await_satisfied(),
+            ExecutionPhase::New | ExecutionPhase::Completed | ExecutionPhase::Failed | ExecutionPhase::Cancelled => false,
         }
     }
 
-    fn is_satisfied(&self) -> bool {
-        self.journal.fold().wait().is_some_and(Wait::is_satisfied)
+    fn is_await_satisfied(&self) -> bool {
+        self.journal.journal_state().open_await().is_some_and(AwaitState::is_satisfied)
     }
 
     /// Takes the events that were recorded since the last call: they are to be stored together.
     pub fn take_events(&mut self) -> &[JournalEvent] {
-        let from = std::mem::replace(&mut self.taken, self.journal.events().len());
+        let from = std::mem::replace(&mut self.taken_count, self.journal.events().len());
         self.pending_bytes = 0;
         &self.journal.events()[from..]
     }
 
     /// How many events were taken.
-    pub const fn taken(&self) -> u64 {
-        self.taken as u64
+    pub const fn taken_count(&self) -> u64 {
+        self.taken_count as u64
     }
 
     /// How many were not.
-    pub fn untaken(&self) -> usize {
-        self.journal.events().len() - self.taken
+    pub fn untaken_count(&self) -> usize {
+        self.journal.events().len() - self.taken_count
     }
 
     /// Takes the operations that the guest no longer wants since the last call.
-    pub fn take_unwanted(&mut self) -> Vec<u32> {
-        let is_open = |number: &u32| self.index.outcome(*number).is_none();
-        let unwanted = std::mem::take(&mut self.unwanted);
+    pub fn take_abandoned(&mut self) -> Vec<u32> {
+        let is_open = |number: &u32| self.index.outcome_sequence(*number).is_none();
+        let unwanted = std::mem::take(&mut self.abandoned);
         unwanted.into_iter().filter(is_open).collect()
     }
 
     /// Runs the guest until it waits for something that has not happened, or ends.
-    pub fn run(&mut self, guest: &mut dyn Guest, world: &mut dyn World) -> Result<Progress, Violation> {
-        if self.is_over() {
-            return Ok(Progress::Ended);
+    pub fn run(&mut self, guest: &mut dyn Guest, world: &mut dyn ExecutionEnvironment) -> Result<ExecutionProgress, RuleViolation> {
+        if self.is_terminal() {
+            return Ok(ExecutionProgress::Ended);
         }
         loop {
-            let answer = match std::mem::replace(&mut self.waits, Waits::Turn) {
-                Waits::Turn => None,
-                Waits::Answer(answer) => Some(answer),
-                Waits::Await(open) => match self.end_of(&open, world)? {
+            let answer = match std::mem::replace(&mut self.wait_state, GuestWaitState::Ready) {
+                GuestWaitState::Ready => None,
+                GuestWaitState::Responding(answer) => Some(answer),
+                GuestWaitState::Awaiting(open) => match self.resolve_await(&open, world)? {
                     Ok(Some(answer)) => Some(answer),
                     Ok(None) => {
-                        self.waits = Waits::Await(open);
-                        return Ok(Progress::Blocked);
+                        self.wait_state = GuestWaitState::Awaiting(open);
+                        return Ok(ExecutionProgress::Blocked);
                     }
-                    Err(divergence) => return Ok(Progress::Diverged(divergence)),
+                    Err(divergence) => return Ok(ExecutionProgress::Diverged(divergence)),
                 },
             };
-            match guest.turn(answer) {
-                Turn::Pauses => return Ok(Progress::Paused),
-                Turn::Ends(result) => return self.end(result, world.now()),
-                Turn::Asks(request) => match ask::ask(self, request, world)? {
-                    Ok(waits) => self.waits = waits,
-                    Err(divergence) => return Ok(Progress::Diverged(divergence)),
+            match guest.resume_guest(answer) {
+                GuestTurn::Paused => return Ok(ExecutionProgress::Paused),
+                GuestTurn::Completed(result) => return self.complete_guest(result, world.now()),
+                GuestTurn::Requested(request) => match guest_request::handle_request(self, request, world)? {
+                    Ok(waits) => self.wait_state = waits,
+                    Err(divergence) => return Ok(ExecutionProgress::Diverged(divergence)),
                 },
             }
-            if self.is_full() {
-                return Ok(Progress::Full);
+            if self.is_batch_full() {
+                return Ok(ExecutionProgress::BatchFull);
             }
         }
     }
 
     /// Whether what was recorded since the last store is as much as should be stored together.
-    pub fn is_full(&self) -> bool {
-        self.pending_bytes >= self.limits.step_bytes
+    pub fn is_batch_full(&self) -> bool {
+        self.pending_bytes >= self.limits.batch_bytes_max
     }
 
     /// What the guest is told at the end of an await; `None` while it has not ended.
-    fn end_of(&mut self, open: &Open, world: &mut dyn World) -> Result<Result<Option<Answer>, Divergence>, Violation> {
-        if self.index.end_of(open.sequence).is_none() && self.is_satisfied() {
-            self.record(Command::Resume, world.now())?;
+    fn resolve_await(&mut self, open: &PendingAwait, world: &mut dyn ExecutionEnvironment) -> Result<Result<Option<GuestResponse>, ReplayDivergence>, RuleViolation> {
+        if self.index.await_resolution(open.sequence).is_none() && self.is_await_satisfied() {
+            self.record_command(JournalCommand::Resume, world.now())?;
         }
-        match self.index.end_of(open.sequence) {
+        match self.index.await_resolution(open.sequence) {
             None => Ok(Ok(None)),
-            Some(End::Interrupted(_)) => Ok(Ok(Some(Answer::Refused(cancelled())))),
-            Some(End::Resumed(at)) => Ok(ask::resumed(self, &open.shape, at, world)?.map(Some)),
+            Some(AwaitResolution::Interrupted(_)) => Ok(Ok(Some(GuestResponse::Refused(cancelled_error())))),
+            Some(AwaitResolution::Resumed(at)) => Ok(guest_request::resumed_response(self, &open.shape, at, world)?.map(Some)),
         }
     }
 
     /// Records the end of the guest.
-    fn end(&mut self, result: InvokeResult, now: Timestamp) -> Result<Progress, Violation> {
-        if let Some(divergence) = self.has_more() {
-            return Ok(Progress::Diverged(divergence));
+    fn complete_guest(&mut self, result: InvokeResult, now: Timestamp) -> Result<ExecutionProgress, RuleViolation> {
+        if let Some(divergence) = self.unreplayed_divergence() {
+            return Ok(ExecutionProgress::Diverged(divergence));
         }
-        let result = match self.next_input {
+        let result = match self.continue_input {
             Some(_) => Ok(Payload::null()),
-            None => result.and_then(|payload| self.fitting(payload)),
+            None => result.and_then(|payload| self.check_payload_size(payload)),
         };
-        let is_cancelling = self.journal.fold().phase() == Phase::Cancelling;
+        let is_cancelling = self.journal.journal_state().phase() == ExecutionPhase::Cancelling;
         let command = match result {
             Ok(result) => {
-                Command::Complete { result, continued_as: self.next_input.as_ref().map(|_| self.successor_id()) }
+                JournalCommand::Complete { result, continued_as: self.continue_input.as_ref().map(|_| self.successor_id()) }
             }
             Err(error) if is_cancelling && error.kind == onward_journal::ErrorKind::Cancelled => {
-                Command::Cancel { reason: self.cancel_reason() }
+                JournalCommand::Cancel { reason: self.cancel_reason() }
             }
-            Err(error) => Command::Fail { error },
+            Err(error) => JournalCommand::Fail { error },
         };
-        self.record(command, now)?;
-        Ok(Progress::Ended)
+        self.record_command(command, now)?;
+        Ok(ExecutionProgress::Ended)
     }
 
     /// A guest that ends before all it did is repeated has not repeated it.
-    fn has_more(&self) -> Option<Divergence> {
-        let sequence = *self.index.script.get(self.cursor)?;
+    fn unreplayed_divergence(&self) -> Option<ReplayDivergence> {
+        let sequence = *self.index.guest_events.get(self.replay_cursor)?;
         let recorded = &self.journal.events()[usize::try_from(sequence).unwrap_or(usize::MAX)];
-        Some(Divergence::new(self.id(), recorded, "the end of the function"))
+        Some(ReplayDivergence::new(self.id(), recorded, "the end of the function"))
     }
 
     /// The payload, if it is not too large.
-    pub(crate) fn fitting(&self, payload: Payload) -> Result<Payload, ExecutionError> {
+    pub(crate) fn check_payload_size(&self, payload: Payload) -> Result<Payload, ExecutionError> {
         let (found, limit) = (payload.as_str().len(), self.limits.payload_bytes_max);
-        if found > limit { Err(ask::too_large(found, limit)) } else { Ok(payload) }
+        if found > limit { Err(guest_request::payload_too_large(found, limit)) } else { Ok(payload) }
     }
 
     fn successor_id(&self) -> ExecutionId {
@@ -301,22 +301,22 @@ impl Execution {
             Some(Event::ExecutionStarted { component_digest, .. }) => *component_digest,
             _ => onward_journal::ComponentDigest::from_bytes([0; 32]),
         };
-        ExecutionId::derive(&digest, Some(&self.id().promise()), "continued")
+        ExecutionId::derive(&digest, Some(&self.id().root_promise()), "continued")
     }
 
     /// How it ended, once it has.
-    pub fn ending(&self) -> Option<Ending> {
-        match self.journal.events().last()?.event.successor() {
-            Some(next) => Some(Ending::Continued(next)),
-            None => self.result().map(Ending::Result),
+    pub fn execution_outcome(&self) -> Option<ExecutionOutcome> {
+        match self.journal.events().last()?.event.continued_as() {
+            Some(next) => Some(ExecutionOutcome::Continued(next)),
+            None => self.result().map(ExecutionOutcome::Result),
         }
     }
 
     /// Who takes the place of this execution, when it ended that way.
-    pub fn successor(&self) -> Option<Successor> {
-        let input = self.next_input.clone()?;
-        let mut signals: Vec<(u64, Name, Payload)> = Vec::new();
-        for (name, waiting) in &self.index.buffered {
+    pub fn successor_execution(&self) -> Option<SuccessorExecution> {
+        let input = self.continue_input.clone()?;
+        let mut signals: Vec<(u64, BoundedName, Payload)> = Vec::new();
+        for (name, waiting) in &self.index.buffered_signals {
             for sequence in waiting {
                 if let Some(Event::SignalDelivered { payload, .. }) = self.event_at(*sequence) {
                     signals.push((*sequence, name.clone(), payload.clone()));
@@ -325,13 +325,13 @@ impl Execution {
         }
         signals.sort_unstable_by_key(|(sequence, ..)| *sequence);
         let signals = signals.into_iter().map(|(_, name, payload)| (name, payload)).collect();
-        Some(Successor { execution: self.successor_id(), input, signals })
+        Some(SuccessorExecution { execution: self.successor_id(), input, signals })
     }
 
-    fn cancel_reason(&self) -> Text {
-        match self.index.cancel.and_then(|sequence| self.event_at(sequence)) {
+    fn cancel_reason(&self) -> SharedText {
+        match self.index.cancel_requested_at.and_then(|sequence| self.event_at(sequence)) {
             Some(Event::CancelRequested { reason }) => reason.clone(),
-            _ => Text::from(""),
+            _ => SharedText::from(""),
         }
     }
 
@@ -339,16 +339,16 @@ impl Execution {
         self.journal.events().get(usize::try_from(sequence).ok()?).map(|recorded| &recorded.event)
     }
 
-    pub(crate) fn promise(&self, number: u32) -> PromiseId {
-        self.id().child(number)
+    pub(crate) fn promise_id(&self, number: u32) -> PromiseId {
+        self.id().child_promise(number)
     }
 
     /// Records what a command leads to, and returns the sequence of its first event.
-    pub(crate) fn record(&mut self, command: Command, now: Timestamp) -> Result<u64, Violation> {
-        let sequence = self.journal.fold().version();
-        for event in self.journal.handle(command, now)? {
-            self.index.note(&event);
-            self.pending_bytes += weight(&event.event);
+    pub(crate) fn record_command(&mut self, command: JournalCommand, now: Timestamp) -> Result<u64, RuleViolation> {
+        let sequence = self.journal.journal_state().next_sequence();
+        for event in self.journal.handle_command(command, now)? {
+            self.index.index_event(&event);
+            self.pending_bytes += event_payload_bytes(&event.event);
         }
         Ok(sequence)
     }
@@ -360,7 +360,7 @@ impl Execution {
             Event::ExecutionFailed { error } => Some(Err(error.clone())),
             Event::ExecutionCancelled { reason } => {
                 // Whoever asked for that does not want another attempt.
-                Some(Err(ExecutionError::new(onward_journal::ErrorKind::Cancelled, reason.clone()).permanent()))
+                Some(Err(ExecutionError::new(onward_journal::ErrorKind::Cancelled, reason.clone()).into_permanent()))
             }
             _ => None,
         }
@@ -369,7 +369,7 @@ impl Execution {
 
 /// How an execution ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
+pub enum ExecutionOutcome {
     /// With this.
     Result(InvokeResult),
     /// Another has taken its place.
@@ -378,7 +378,7 @@ pub enum Ending {
 
 /// How an execution starts.
 #[derive(Debug, Clone)]
-pub struct Start {
+pub struct ExecutionStart {
     /// The code.
     pub component_digest: onward_journal::ComponentDigest,
     /// What it is called with.
@@ -386,11 +386,11 @@ pub struct Start {
     /// The operation of another execution that it performs.
     pub parent: Option<PromiseId>,
     /// What makes starting it idempotent.
-    pub key: Option<Text>,
+    pub key: Option<SharedText>,
     /// Signals that its predecessor did not consume.
-    pub signals: Vec<(Name, Payload)>,
+    pub signals: Vec<(BoundedName, Payload)>,
 }
 
-pub(crate) fn cancelled() -> ExecutionError {
+pub(crate) fn cancelled_error() -> ExecutionError {
     ExecutionError::new(onward_journal::ErrorKind::Cancelled, "cancellation was asked for")
 }

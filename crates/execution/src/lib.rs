@@ -4,19 +4,19 @@
 //! asks; an [`Execution`] answers. Whoever runs the two stores what was recorded before anybody sees its effects, and tells
 //! the execution what happens outside: attempts that end, time that passes, signals, cancellation.
 
-mod ask;
+mod guest_request;
 mod divergence;
 mod execution;
-mod index;
-mod outside;
+mod journal_index;
+mod external_events;
 mod protocol;
-mod repeat;
+mod replay_match;
 mod script;
-mod seen;
-mod weight;
+mod guest_operations;
+mod payload_size;
 
-pub use divergence::Divergence;
-pub use execution::{Ending, Execution, Limits, Progress, Start, Successor, World};
-pub use index::InFlight;
-pub use protocol::{Answer, Guest, Level, Request, Taken, Turn, WaitFor};
-pub use script::{Host, Script};
+pub use divergence::ReplayDivergence;
+pub use execution::{ExecutionOutcome, Execution, ExecutionLimits, ExecutionProgress, ExecutionStart, SuccessorExecution, ExecutionEnvironment};
+pub use journal_index::AttemptInFlight;
+pub use protocol::{GuestResponse, Guest, GuestLogLevel, GuestRequest, JoinSetNext, GuestTurn, AwaitMode};
+pub use script::{ScriptHost, ScriptedGuest};

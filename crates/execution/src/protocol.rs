@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use onward_journal::{Delivery, ExecutionError, InvokeKind, InvokeResult, Name, Payload, RetryPolicy, Text, Timestamp};
+use onward_journal::{DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, BoundedName, Payload, RetryPolicy, SharedText, Timestamp};
 
 /// A workflow that runs: a WASM instance, or a script in a test.
 pub trait Guest: Send {
@@ -11,38 +11,38 @@ pub trait Guest: Send {
     ///
     /// The first call has no answer; each one after [`Turn::Asks`] has the answer to that request; the one after
     /// [`Turn::Pauses`] has none.
-    fn turn(&mut self, answer: Option<Answer>) -> Turn;
+    fn resume_guest(&mut self, answer: Option<GuestResponse>) -> GuestTurn;
 }
 
 /// Why a guest handed control back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Turn {
+pub enum GuestTurn {
     /// It wants an answer.
-    Asks(Request),
+    Requested(GuestRequest),
     /// It has more to do; others should have their turn first.
-    Pauses,
+    Paused,
     /// It returned, or was stopped.
-    Ends(InvokeResult),
+    Completed(InvokeResult),
 }
 
 /// Something a guest asks for. Promises and join sets go by their number among the operations of the execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum GuestRequest {
     /// Have something done. Answered with [`Answer::Promise`].
     Invoke {
         /// A function, or an HTTP request.
         kind: InvokeKind,
         /// Its name; `METHOD URL` of a request.
-        function: Name,
+        function: BoundedName,
         /// What it is called with.
         input: Payload,
         /// How it is retried; the default when absent.
         policy: Option<Box<RetryPolicy>>,
         /// Whether it may be repeated after a crash.
-        delivery: Delivery,
+        delivery: DeliveryGuarantee,
     },
     /// Set a timer. Answered with [`Answer::Promise`].
-    Timer {
+    ScheduleTimer {
         /// In how many milliseconds it fires.
         duration_ms: u64,
     },
@@ -51,38 +51,38 @@ pub enum Request {
         /// Which.
         promises: Vec<u32>,
         /// For how many of them.
-        wait: WaitFor,
+        wait: AwaitMode,
     },
     /// Make a join set. Answered with [`Answer::Promise`].
-    JoinSet,
+    CreateJoinSet,
     /// Put an invocation into a join set. Answered with [`Answer::Done`].
-    Submit {
+    SubmitToJoinSet {
         /// The set.
         set: u32,
         /// The invocation.
         promise: u32,
     },
     /// Take the next result of a set. Answered with [`Answer::Taken`].
-    Next {
+    NextResult {
         /// The set.
         set: u32,
         /// How long to wait at most.
         timeout_ms: Option<u64>,
     },
     /// Cancel what is under way in a set. Answered with [`Answer::Done`].
-    Close {
+    CloseJoinSet {
         /// The set.
         set: u32,
     },
     /// Wait for a signal. Answered with [`Answer::Signal`].
-    Signal {
+    AwaitSignal {
         /// Its name.
-        name: Name,
+        name: BoundedName,
         /// How long to wait at most.
         timeout_ms: Option<u64>,
     },
     /// Read the clock. Answered with [`Answer::Time`].
-    Now,
+    ReadClock,
     /// Draw entropy. Answered with [`Answer::Random`].
     Random {
         /// How many bytes.
@@ -98,15 +98,15 @@ pub enum Request {
     /// Say something. Answered with [`Answer::Done`].
     Log {
         /// How important it is.
-        level: Level,
+        level: GuestLogLevel,
         /// What.
-        message: Text,
+        message: SharedText,
     },
 }
 
 /// For how many promises an await waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitFor {
+pub enum AwaitMode {
     /// The only one.
     One,
     /// The first.
@@ -117,7 +117,7 @@ pub enum WaitFor {
 
 /// How important a line of a log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum GuestLogLevel {
     /// For whoever looks for a mistake.
     Debug,
     /// For whoever wants to know.
@@ -130,7 +130,7 @@ pub enum Level {
 
 /// What a guest is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum GuestResponse {
     /// The number of the operation.
     Promise(u32),
     /// What the promise ended with; a timer ends with `null`.
@@ -140,7 +140,7 @@ pub enum Answer {
     /// What the promises ended with, in the order of the list.
     Outcomes(Vec<InvokeResult>),
     /// The next result of a join set.
-    Taken(Taken),
+    NextResult(JoinSetNext),
     /// A signal; nothing when the time was over first.
     Signal(Option<Payload>),
     /// The time.
@@ -148,7 +148,7 @@ pub enum Answer {
     /// Entropy.
     Random(Arc<[u8]>),
     /// Yes or no.
-    Flag(bool),
+    Boolean(bool),
     /// It is done.
     Done,
     /// It cannot be done: the request makes no sense here, or cancellation interrupted the wait.
@@ -157,7 +157,7 @@ pub enum Answer {
 
 /// What taking from a join set came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken {
+pub enum JoinSetNext {
     /// Whose result, and the result.
     Result(u32, InvokeResult),
     /// None came in time.

@@ -5,7 +5,7 @@ use minicbor::{Decode, Encode};
 /// How often an operation is performed around a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Encode, Decode)]
 #[cbor(index_only)]
-pub enum Delivery {
+pub enum DeliveryGuarantee {
     /// Repeated until its end is recorded.
     #[default]
     #[n(0)]
@@ -15,7 +15,7 @@ pub enum Delivery {
     AtMostOnce,
 }
 
-impl Delivery {
+impl DeliveryGuarantee {
     /// The delivery as it stands in a journal.
     pub const fn as_str(self) -> &'static str {
         match self {

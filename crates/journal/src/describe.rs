@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::excerpt::cut;
+use crate::excerpt::truncate_printable;
 use crate::{
-    AwaitKind, Delivery, Event, ExecutionError, ExecutionId, InvokeResult, Payload, Performer, PromiseId, hex,
+    AwaitKind, DeliveryGuarantee, Event, ExecutionError, ExecutionId, InvokeResult, Payload, InvokePerformer, PromiseId, hex,
 };
 
 /// Longer values are cut: the table is for reading, the journal has the rest.
@@ -16,53 +16,53 @@ const ID_CHARS: usize = 13;
 impl Event {
     /// Shows the event as `InvokeStarted("root.1", attempt=1)`, ids relative to `own`.
     pub fn describe(&self, own: ExecutionId) -> impl fmt::Display + '_ {
-        Line { event: self, own }
+        EventDescription { event: self, own }
     }
 }
 
-struct Line<'a> {
+struct EventDescription<'a> {
     event: &'a Event,
     own: ExecutionId,
 }
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for EventDescription<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.event.kind();
         let id = |id: &PromiseId| format!("\"{}\"", id.relative_to(self.own));
         match self.event {
-            Event::ExecutionStarted { input, .. } => write!(f, "{name}({})", value(input)),
-            Event::ExecutionCompleted { result, continued_as: None } => write!(f, "{name}({})", value(result)),
+            Event::ExecutionStarted { input, .. } => write!(f, "{name}({})", describe_payload(input)),
+            Event::ExecutionCompleted { result, continued_as: None } => write!(f, "{name}({})", describe_payload(result)),
             Event::ExecutionCompleted { result, continued_as: Some(next) } => {
-                write!(f, "{name}({}, continued_as={})", value(result), cut(&next.to_string(), ID_CHARS))
+                write!(f, "{name}({}, continued_as={})", describe_payload(result), truncate_printable(&next.to_string(), ID_CHARS))
             }
-            Event::ExecutionFailed { error } => write!(f, "{name}({})", failure(error)),
+            Event::ExecutionFailed { error } => write!(f, "{name}({})", describe_error(error)),
             Event::CancelRequested { reason } | Event::ExecutionCancelled { reason } => {
-                write!(f, "{name}({})", quoted(reason))
+                write!(f, "{name}({})", quote_text(reason))
             }
             Event::InvokeScheduled { promise_id, function_name, input, delivery, .. } => {
-                write!(f, "{name}({}, {}, {}", id(promise_id), quoted(function_name), value(input))?;
+                write!(f, "{name}({}, {}, {}", id(promise_id), quote_text(function_name), describe_payload(input))?;
                 match delivery {
-                    Delivery::AtLeastOnce => write!(f, ")"),
-                    Delivery::AtMostOnce => write!(f, ", {})", delivery.as_str()),
+                    DeliveryGuarantee::AtLeastOnce => write!(f, ")"),
+                    DeliveryGuarantee::AtMostOnce => write!(f, ", {})", delivery.as_str()),
                 }
             }
             Event::InvokeStarted { promise_id, attempt, performer } => {
                 write!(f, "{name}({}, attempt={attempt}", id(promise_id))?;
                 match performer {
-                    Performer::Owner => write!(f, ")"),
-                    Performer::Child(child) => write!(f, ", child={})", cut(&child.to_string(), ID_CHARS)),
-                    Performer::Worker => write!(f, ", worker)"),
+                    InvokePerformer::Owner => write!(f, ")"),
+                    InvokePerformer::Child(child) => write!(f, ", child={})", truncate_printable(&child.to_string(), ID_CHARS)),
+                    InvokePerformer::Worker => write!(f, ", worker)"),
                 }
             }
             Event::InvokeCompleted { promise_id, result, attempt } => {
-                write!(f, "{name}({}, {}, attempt={attempt})", id(promise_id), outcome(result))
+                write!(f, "{name}({}, {}, attempt={attempt})", id(promise_id), describe_result(result))
             }
             Event::InvokeRetrying { promise_id, failed_attempt, error, retry_at } => {
-                let error = failure(error);
+                let error = describe_error(error);
                 write!(f, "{name}({}, attempt={failed_attempt}, {error}, {retry_at})", id(promise_id))
             }
             Event::RandomGenerated { promise_id, value } => {
-                write!(f, "{name}({}, 0x{})", id(promise_id), short(&hex::encode(value)))
+                write!(f, "{name}({}, 0x{})", id(promise_id), truncate_value(&hex::encode_hex(value)))
             }
             Event::TimeRecorded { promise_id, time } => {
                 write!(f, "{name}({}, {time})", id(promise_id))
@@ -72,14 +72,14 @@ impl fmt::Display for Line<'_> {
             }
             Event::TimerFired { promise_id } => write!(f, "{name}({})", id(promise_id)),
             Event::SignalDelivered { signal_name, payload, delivery_id } => {
-                write!(f, "{name}({}, {}, delivery_id={delivery_id})", quoted(signal_name), value(payload))
+                write!(f, "{name}({}, {}, delivery_id={delivery_id})", quote_text(signal_name), describe_payload(payload))
             }
             Event::SignalReceived { promise_id, signal_name, payload, delivery_id } => {
-                let (id, signal) = (id(promise_id), quoted(signal_name));
-                write!(f, "{name}({id}, {signal}, {}, delivery_id={delivery_id})", value(payload))
+                let (id, signal) = (id(promise_id), quote_text(signal_name));
+                write!(f, "{name}({id}, {signal}, {}, delivery_id={delivery_id})", describe_payload(payload))
             }
             Event::ExecutionAwaiting { waiting_on, kind } => {
-                write!(f, "{name}([{}], {})", short(&ids(waiting_on, self.own)), await_kind(kind))
+                write!(f, "{name}([{}], {})", truncate_value(&describe_ids(waiting_on, self.own)), describe_await_kind(kind))
             }
             Event::ExecutionResumed => write!(f, "{name}"),
             Event::JoinSetCreated { join_set_id } => write!(f, "{name}({})", id(&join_set_id.0)),
@@ -87,47 +87,47 @@ impl fmt::Display for Line<'_> {
                 write!(f, "{name}({}, {})", id(&join_set_id.0), id(promise_id))
             }
             Event::JoinSetAwaited { join_set_id, promise_id, result } => {
-                write!(f, "{name}({}, {}, {})", id(&join_set_id.0), id(promise_id), outcome(result))
+                write!(f, "{name}({}, {}, {})", id(&join_set_id.0), id(promise_id), describe_result(result))
             }
         }
     }
 }
 
-fn ids(ids: &[PromiseId], own: ExecutionId) -> String {
+fn describe_ids(ids: &[PromiseId], own: ExecutionId) -> String {
     // Enough to fill the line; the rest would be cut anyway.
     let shown: Vec<String> = ids.iter().take(16).map(|id| format!("\"{}\"", id.relative_to(own))).collect();
     shown.join(",")
 }
 
-fn await_kind(kind: &AwaitKind) -> String {
+fn describe_await_kind(kind: &AwaitKind) -> String {
     match kind {
         AwaitKind::Single => "Single".to_owned(),
         AwaitKind::Any => "Any".to_owned(),
         AwaitKind::All => "All".to_owned(),
-        AwaitKind::Signal(name) => format!("Signal({})", quoted(name)),
+        AwaitKind::Signal(name) => format!("Signal({})", quote_text(name)),
     }
 }
 
-fn outcome(result: &InvokeResult) -> String {
+fn describe_result(result: &InvokeResult) -> String {
     match result {
-        Ok(payload) => format!("Ok({})", value(payload)),
-        Err(error) => format!("Err({})", failure(error)),
+        Ok(payload) => format!("Ok({})", describe_payload(payload)),
+        Err(error) => format!("Err({})", describe_error(error)),
     }
 }
 
-fn failure(error: &ExecutionError) -> String {
-    let text = short(&error.to_string());
+fn describe_error(error: &ExecutionError) -> String {
+    let text = truncate_value(&error.to_string());
     if error.retryable { text } else { format!("{text}, permanent") }
 }
 
-fn value(payload: &Payload) -> String {
-    short(payload.as_str())
+fn describe_payload(payload: &Payload) -> String {
+    truncate_value(payload.as_str())
 }
 
-fn quoted(text: &str) -> String {
-    format!("{:?}", short(text))
+fn quote_text(text: &str) -> String {
+    format!("{:?}", truncate_value(text))
 }
 
-fn short(text: &str) -> String {
-    cut(text, VALUE_CHARS_MAX)
+fn truncate_value(text: &str) -> String {
+    truncate_printable(text, VALUE_CHARS_MAX)
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use crate::excerpt::excerpt;
+use crate::excerpt::excerpt_text;
 use crate::hex;
 
 /// SHA-256 of a component's bytes.
@@ -20,7 +20,7 @@ impl ComponentDigest {
     }
 
     /// The digest of `component`.
-    pub fn of(component: &[u8]) -> Self {
+    pub fn from_component(component: &[u8]) -> Self {
         Self(Sha256::digest(component).into())
     }
 
@@ -33,7 +33,7 @@ impl ComponentDigest {
 impl fmt::Display for ComponentDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("sha256:")?;
-        hex::write(f, &self.0)
+        hex::write_hex(f, &self.0)
     }
 }
 
@@ -49,7 +49,7 @@ impl FromStr for ComponentDigest {
     /// Reads `sha256:` and 64 hex digits; the prefix may be left out.
     fn from_str(text: &str) -> Result<Self, DigestError> {
         let digits = text.strip_prefix("sha256:").unwrap_or(text);
-        hex::decode_array(digits).map(Self).ok_or_else(|| DigestError(excerpt(text)))
+        hex::decode_hex_array(digits).map(Self).ok_or_else(|| DigestError(excerpt_text(text)))
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_digest_round_trips_with_and_without_its_prefix() {
-        let digest = ComponentDigest::of(b"abc");
+        let digest = ComponentDigest::from_component(b"abc");
         let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(digest.to_string(), text);
         assert_eq!(text.parse(), Ok(digest));
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn another_hash_or_length_is_refused() {
         for text in ["", "sha256:", "sha512:00", "sha256:ba78"] {
-            assert_eq!(text.parse::<ComponentDigest>(), Err(DigestError(excerpt(text))));
+            assert_eq!(text.parse::<ComponentDigest>(), Err(DigestError(excerpt_text(text))));
         }
     }
 }

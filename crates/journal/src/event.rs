@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
 
-use crate::codec::Scope;
+use crate::codec::CodecContext;
 use crate::{
-    ComponentDigest, Delivery, ExecutionError, ExecutionId, JoinSetId, Name, Payload, Performer, PromiseId,
-    RetryPolicy, Text, Timestamp,
+    ComponentDigest, DeliveryGuarantee, ExecutionError, ExecutionId, JoinSetId, BoundedName, Payload, InvokePerformer, PromiseId,
+    RetryPolicy, SharedText, Timestamp,
 };
 
 /// One line of a journal.
@@ -30,7 +30,7 @@ pub type InvokeResult = Result<Payload, ExecutionError>;
 ///
 /// The numbers are the ids of the events and of their fields in storage ([`crate::codec`]); they never change.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
-#[cbor(context_bound = "Scope")]
+#[cbor(context_bound = "CodecContext")]
 #[expect(missing_docs, reason = "the fields are those of the variant's sentence; spec/journal.md has the table")]
 pub enum Event {
     // Lifecycle: an execution starts properly and ends properly.
@@ -44,7 +44,7 @@ pub enum Event {
         #[n(2)]
         parent_id: Option<PromiseId>,
         #[n(3)]
-        idempotency_key: Option<Text>,
+        idempotency_key: Option<SharedText>,
     },
     /// The function returned; another execution took this one's place if `continued_as` names it.
     #[n(1)]
@@ -64,13 +64,13 @@ pub enum Event {
     #[n(3)]
     CancelRequested {
         #[n(0)]
-        reason: Text,
+        reason: SharedText,
     },
     /// Cancellation is final.
     #[n(4)]
     ExecutionCancelled {
         #[n(0)]
-        reason: Text,
+        reason: SharedText,
     },
 
     // Side effects: intent, flight and result, so that a recorded result is never produced twice.
@@ -82,14 +82,14 @@ pub enum Event {
         #[n(1)]
         kind: InvokeKind,
         #[n(2)]
-        function_name: Name,
+        function_name: BoundedName,
         #[n(3)]
         input: Payload,
         #[n(4)]
         retry_policy: Option<Box<RetryPolicy>>,
         #[n(5)]
         #[cbor(with = "crate::codec::delivery", has_nil)]
-        delivery: Delivery,
+        delivery: DeliveryGuarantee,
     },
     /// An attempt is in flight, and somebody performs it.
     #[n(6)]
@@ -100,7 +100,7 @@ pub enum Event {
         attempt: u32,
         #[n(2)]
         #[cbor(with = "crate::codec::performer", has_nil)]
-        performer: Performer,
+        performer: InvokePerformer,
     },
     /// The operation is over, well or badly.
     #[n(7)]
@@ -165,7 +165,7 @@ pub enum Event {
     #[n(13)]
     SignalDelivered {
         #[n(0)]
-        signal_name: Name,
+        signal_name: BoundedName,
         #[n(1)]
         payload: Payload,
         #[n(2)]
@@ -177,7 +177,7 @@ pub enum Event {
         #[n(0)]
         promise_id: PromiseId,
         #[n(1)]
-        signal_name: Name,
+        signal_name: BoundedName,
         #[n(2)]
         payload: Payload,
         #[n(3)]
@@ -259,7 +259,7 @@ pub enum AwaitKind {
     All,
     /// A signal of this name is received; the await itself allocates the promise. Or the timer fires, if it names one.
     #[n(3)]
-    Signal(#[n(0)] Name),
+    Signal(#[n(0)] BoundedName),
 }
 
 impl AwaitKind {
@@ -276,7 +276,7 @@ impl AwaitKind {
 
 /// The five categories, each for one property.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Category {
+pub enum EventCategory {
     /// Proper start and end.
     Lifecycle,
     /// External operations are not repeated by replay.
@@ -308,8 +308,8 @@ macro_rules! event_kinds {
             }
 
             /// The category it belongs to.
-            pub const fn category(self) -> Category {
-                match self { $(Self::$kind => Category::$category,)* }
+            pub const fn category(self) -> EventCategory {
+                match self { $(Self::$kind => EventCategory::$category,)* }
             }
 
             /// The kind of this name.
@@ -358,7 +358,7 @@ impl fmt::Display for EventKind {
 
 impl Event {
     /// Who takes the place of an execution that ends with this.
-    pub const fn successor(&self) -> Option<ExecutionId> {
+    pub const fn continued_as(&self) -> Option<ExecutionId> {
         match self {
             Self::ExecutionCompleted { continued_as, .. } => *continued_as,
             _ => None,
@@ -404,11 +404,11 @@ mod tests {
         let count = |category| EventKind::ALL.into_iter().filter(|kind| kind.category() == category).count();
         assert_eq!(
             [
-                count(Category::Lifecycle),
-                count(Category::SideEffects),
-                count(Category::Nondeterminism),
-                count(Category::ControlFlow),
-                count(Category::Concurrency)
+                count(EventCategory::Lifecycle),
+                count(EventCategory::SideEffects),
+                count(EventCategory::Nondeterminism),
+                count(EventCategory::ControlFlow),
+                count(EventCategory::Concurrency)
             ],
             [5, 4, 2, 6, 3]
         );

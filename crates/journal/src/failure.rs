@@ -6,7 +6,7 @@ use std::str::FromStr;
 use minicbor::{Decode, Encode};
 use thiserror::Error;
 
-use crate::{Name, NameError, Text};
+use crate::{BoundedName, NameError, SharedText};
 
 /// Why an execution or one of its operations failed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Error, Encode, Decode)]
@@ -17,7 +17,7 @@ pub struct ExecutionError {
     pub kind: ErrorKind,
     /// What happened, for people.
     #[n(1)]
-    pub message: Text,
+    pub message: SharedText,
     /// Whether another attempt may help. Where it may not, no policy allows one.
     #[n(2)]
     #[cbor(with = "crate::codec::retryable", has_nil)]
@@ -26,18 +26,18 @@ pub struct ExecutionError {
 
 impl ExecutionError {
     /// A failure of a kind of this name that may be retried; of user code's usual kind if that is no name.
-    pub fn named(kind: &str, message: impl Into<Text>) -> Self {
+    pub fn from_kind_name(kind: &str, message: impl Into<SharedText>) -> Self {
         Self::new(kind.parse().unwrap_or(ErrorKind::UserError), message)
     }
 
     /// A failure of this kind that may be retried.
-    pub fn new(kind: ErrorKind, message: impl Into<Text>) -> Self {
+    pub fn new(kind: ErrorKind, message: impl Into<SharedText>) -> Self {
         Self { kind, message: message.into(), retryable: true }
     }
 
     /// The same failure, for good: it is not retried.
     #[must_use]
-    pub fn permanent(self) -> Self {
+    pub fn into_permanent(self) -> Self {
         Self { retryable: false, ..self }
     }
 }
@@ -56,7 +56,7 @@ pub enum ErrorKind {
     /// The guest did not repeat what its journal records.
     Nondeterminism,
     /// User code returned an error of its own kind, such as `card_declined`.
-    Named(KindName),
+    Named(ErrorKindName),
 }
 
 impl ErrorKind {
@@ -76,7 +76,7 @@ impl ErrorKind {
             Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
             Self::Nondeterminism => "nondeterminism",
-            Self::Named(KindName(name)) => name,
+            Self::Named(ErrorKindName(name)) => name,
         }
     }
 }
@@ -94,7 +94,7 @@ impl FromStr for ErrorKind {
         let reserved = Self::RESERVED.into_iter().find(|(_, name)| *name == text);
         match reserved {
             Some((kind, _)) => Ok(kind),
-            None => text.parse().map(|name| Self::Named(KindName(name))),
+            None => text.parse().map(|name| Self::Named(ErrorKindName(name))),
         }
     }
 }
@@ -102,7 +102,7 @@ impl FromStr for ErrorKind {
 /// A kind that user code chose. Only parsing an [`ErrorKind`] makes one, so it is never the name of a reserved kind, and a
 /// kind has one representation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct KindName(Name);
+pub struct ErrorKindName(BoundedName);
 
 #[cfg(test)]
 mod tests {
@@ -131,7 +131,7 @@ mod tests {
         let error = ExecutionError::new(ErrorKind::Timeout, "no answer in 3 s");
         assert_eq!(error.to_string(), "timeout: no answer in 3 s");
         assert!(error.retryable);
-        let permanent = error.clone().permanent();
+        let permanent = error.clone().into_permanent();
         assert!(!permanent.retryable);
         assert_eq!((permanent.to_string(), &permanent.kind), (error.to_string(), &error.kind));
     }

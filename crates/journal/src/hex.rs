@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Writes two lowercase digits a byte.
-pub fn write(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
+pub fn write_hex(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     let mut text = [0; 64];
     for chunk in bytes.chunks(text.len() / 2) {
         for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(chunk) {
-            *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+            *pair = [HEX_DIGITS[usize::from(byte >> 4)], HEX_DIGITS[usize::from(byte & 15)]];
         }
         f.write_str(str::from_utf8(&text[..2 * chunk.len()]).map_err(|_| fmt::Error)?)?;
     }
@@ -17,28 +17,28 @@ pub fn write(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
 }
 
 /// The text of [`write()`].
-pub fn encode(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|nibble| char::from(DIGITS[usize::from(nibble)])).collect()
+pub fn encode_hex(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|nibble| char::from(HEX_DIGITS[usize::from(nibble)])).collect()
 }
 
 /// Reads what [`write()`] wrote, in either case; `None` for an odd length or any other digit.
-pub fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {
         return None;
     }
-    pairs.iter().map(|[high, low]| Some(nibble(*high)? << 4 | nibble(*low)?)).collect()
+    pairs.iter().map(|[high, low]| Some(parse_nibble(*high)? << 4 | parse_nibble(*low)?)).collect()
 }
 
 /// [`decode`] for exactly `N` bytes.
-pub fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub fn decode_hex_array<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != 2 * N {
         return None;
     }
-    decode(text)?.try_into().ok()
+    decode_hex(text)?.try_into().ok()
 }
 
-const fn nibble(digit: u8) -> Option<u8> {
+const fn parse_nibble(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),
@@ -54,21 +54,21 @@ mod tests {
     #[test]
     fn every_byte_round_trips() {
         let all: Vec<u8> = (0..=255).collect();
-        let text = encode(&all);
+        let text = encode_hex(&all);
         assert!(text.starts_with("000102") && text.ends_with("fdfeff"));
-        assert_eq!(decode(&text), Some(all));
+        assert_eq!(decode_hex(&text), Some(all));
         let mut written = String::new();
-        write(&mut written, &[0x0a, 0xf0]).unwrap();
+        write_hex(&mut written, &[0x0a, 0xf0]).unwrap();
         assert_eq!(written, "0af0");
     }
 
     #[test]
     fn what_is_not_hex_is_refused() {
         for text in ["0", "0g", "0G", "é", "/0", ":0", "`0", "@0"] {
-            assert_eq!(decode(text), None, "{text:?}");
+            assert_eq!(decode_hex(text), None, "{text:?}");
         }
-        assert_eq!(decode_array::<2>("00ff"), Some([0, 255]));
-        assert_eq!(decode_array::<2>("aBfA"), Some([0xab, 0xfa]));
-        assert_eq!(decode_array::<2>("00ff00"), None);
+        assert_eq!(decode_hex_array::<2>("00ff"), Some([0, 255]));
+        assert_eq!(decode_hex_array::<2>("aBfA"), Some([0xab, 0xfa]));
+        assert_eq!(decode_hex_array::<2>("00ff00"), None);
     }
 }

@@ -11,11 +11,11 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 use crate::ComponentDigest;
-use crate::excerpt::excerpt;
+use crate::excerpt::excerpt_text;
 use crate::hex;
 
 /// How deep a call tree may grow. A deeper one is a runaway recursion.
-pub const DEPTH_MAX: usize = 64;
+pub const CALL_DEPTH_MAX: usize = 64;
 
 /// One invocation of a workflow; the root of its call tree and the name of its journal.
 ///
@@ -63,7 +63,7 @@ impl ExecutionId {
     }
 
     /// The last id that is smaller than this one.
-    pub fn before(self) -> Option<Self> {
+    pub fn previous_id(self) -> Option<Self> {
         let last = self.0.iter().rposition(|byte| *byte != 0)?;
         let mut bytes = self.0;
         bytes[last] -= 1;
@@ -72,19 +72,19 @@ impl ExecutionId {
     }
 
     /// The execution itself as a promise: what its parent awaits.
-    pub fn promise(self) -> PromiseId {
+    pub fn root_promise(self) -> PromiseId {
         PromiseId { root: self, path: SmallVec::new() }
     }
 
     /// The `number`-th operation of this execution.
-    pub fn child(self, number: u32) -> PromiseId {
+    pub fn child_promise(self, number: u32) -> PromiseId {
         PromiseId { root: self, path: SmallVec::from_slice(&[number]) }
     }
 }
 
 impl fmt::Display for ExecutionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex::write(f, &self.0)
+        hex::write_hex(f, &self.0)
     }
 }
 
@@ -95,10 +95,10 @@ impl fmt::Debug for ExecutionId {
 }
 
 impl FromStr for ExecutionId {
-    type Err = IdError;
+    type Err = JournalIdError;
 
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        hex::decode_array(text).map(Self).ok_or_else(|| IdError::Root(excerpt(text)))
+    fn from_str(text: &str) -> Result<Self, JournalIdError> {
+        hex::decode_hex_array(text).map(Self).ok_or_else(|| JournalIdError::Root(excerpt_text(text)))
     }
 }
 
@@ -120,17 +120,17 @@ pub struct PromiseId {
 
 impl PromiseId {
     /// The operation at `path` below `root`; refused beyond [`DEPTH_MAX`].
-    pub fn new(root: ExecutionId, path: &[u32]) -> Result<Self, IdError> {
-        if path.len() > DEPTH_MAX {
-            return Err(IdError::TooDeep { depth: path.len() });
+    pub fn new(root: ExecutionId, path: &[u32]) -> Result<Self, JournalIdError> {
+        if path.len() > CALL_DEPTH_MAX {
+            return Err(JournalIdError::TooDeep { depth: path.len() });
         }
         Ok(Self { root, path: SmallVec::from_slice(path) })
     }
 
     /// The `number`-th operation below this one; refused beyond [`DEPTH_MAX`].
-    pub fn child(&self, number: u32) -> Result<Self, IdError> {
-        if self.path.len() == DEPTH_MAX {
-            return Err(IdError::TooDeep { depth: DEPTH_MAX + 1 });
+    pub fn child_promise(&self, number: u32) -> Result<Self, JournalIdError> {
+        if self.path.len() == CALL_DEPTH_MAX {
+            return Err(JournalIdError::TooDeep { depth: CALL_DEPTH_MAX + 1 });
         }
         let mut path = self.path.clone();
         path.push(number);
@@ -159,7 +159,7 @@ impl PromiseId {
     }
 
     /// The operation's number, if it is a direct child of `own`.
-    pub fn number_in(&self, own: ExecutionId) -> Option<u32> {
+    pub fn child_number_in(&self, own: ExecutionId) -> Option<u32> {
         match self.path.as_slice() {
             [number] if self.root == own => Some(*number),
             _ => None,
@@ -167,25 +167,25 @@ impl PromiseId {
     }
 
     /// Reads `root.1.0` relative to `own`, or the absolute form with a root of 64 hex digits.
-    pub fn parse(text: &str, own: ExecutionId) -> Result<Self, IdError> {
+    pub fn parse(text: &str, own: ExecutionId) -> Result<Self, JournalIdError> {
         let mut parts = text.split('.');
         let root = match parts.next() {
             Some("root") => own,
-            root => root.and_then(hex::decode_array).map(ExecutionId).ok_or_else(|| IdError::Root(excerpt(text)))?,
+            root => root.and_then(hex::decode_hex_array).map(ExecutionId).ok_or_else(|| JournalIdError::Root(excerpt_text(text)))?,
         };
         let mut path = SmallVec::new();
         for part in parts {
-            if path.len() == DEPTH_MAX {
-                return Err(IdError::TooDeep { depth: DEPTH_MAX + 1 });
+            if path.len() == CALL_DEPTH_MAX {
+                return Err(JournalIdError::TooDeep { depth: CALL_DEPTH_MAX + 1 });
             }
-            path.push(parse_position(part).ok_or_else(|| IdError::Position(excerpt(text)))?);
+            path.push(parse_position(part).ok_or_else(|| JournalIdError::Position(excerpt_text(text)))?);
         }
         Ok(Self { root, path })
     }
 
     /// Shows the id as `root.1.0` where it belongs to `own`, absolutely elsewhere.
     pub fn relative_to(&self, own: ExecutionId) -> impl fmt::Display + '_ {
-        Relative { id: self, own }
+        RelativePromiseId { id: self, own }
     }
 }
 
@@ -198,7 +198,7 @@ fn parse_position(text: &str) -> Option<u32> {
 impl fmt::Display for PromiseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.root)?;
-        write_path(f, &self.path)
+        write_positions(f, &self.path)
     }
 }
 
@@ -209,32 +209,32 @@ impl fmt::Debug for PromiseId {
 }
 
 impl FromStr for PromiseId {
-    type Err = IdError;
+    type Err = JournalIdError;
 
     /// Reads the absolute form only; see [`PromiseId::parse`] for the relative one.
-    fn from_str(text: &str) -> Result<Self, IdError> {
+    fn from_str(text: &str) -> Result<Self, JournalIdError> {
         let root = text.split('.').next().unwrap_or_default();
         Self::parse(text, root.parse()?)
     }
 }
 
-struct Relative<'a> {
+struct RelativePromiseId<'a> {
     id: &'a PromiseId,
     own: ExecutionId,
 }
 
-impl fmt::Display for Relative<'_> {
+impl fmt::Display for RelativePromiseId<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.id.root == self.own {
             f.write_str("root")?
         } else {
             write!(f, "{}", self.id.root)?
         }
-        write_path(f, &self.id.path)
+        write_positions(f, &self.id.path)
     }
 }
 
-fn write_path(f: &mut fmt::Formatter<'_>, path: &[u32]) -> fmt::Result {
+fn write_positions(f: &mut fmt::Formatter<'_>, path: &[u32]) -> fmt::Result {
     path.iter().try_for_each(|part| write!(f, ".{part}"))
 }
 
@@ -245,7 +245,7 @@ pub struct JoinSetId(pub PromiseId);
 
 /// Why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum IdError {
+pub enum JournalIdError {
     /// The part before the first dot is neither `root` nor a hash.
     #[error("`{0}` is not an id: expected `root` or 64 hex digits, then `.NUMBER` for each level")]
     Root(String),
@@ -253,7 +253,7 @@ pub enum IdError {
     #[error("`{0}` is not an id: after the root each part is a number from 0 to 4294967295, without leading zeros")]
     Position(String),
     /// The call tree would be deeper than [`DEPTH_MAX`].
-    #[error("a call tree is at most {DEPTH_MAX} levels deep, this id has {depth}")]
+    #[error("a call tree is at most {CALL_DEPTH_MAX} levels deep, this id has {depth}")]
     TooDeep {
         /// The depth that was asked for.
         depth: usize,
@@ -282,11 +282,11 @@ mod tests {
     #[test]
     fn a_promise_knows_its_parent_its_root_and_its_depth() {
         let id = PromiseId::new(own(), &[4, 7]).unwrap();
-        assert_eq!(id.parent(), Some(own().child(4)));
-        assert_eq!(id.parent().and_then(|p| p.parent()), Some(own().promise()));
-        assert_eq!(own().promise().parent(), None);
+        assert_eq!(id.parent(), Some(own().child_promise(4)));
+        assert_eq!(id.parent().and_then(|p| p.parent()), Some(own().root_promise()));
+        assert_eq!(own().root_promise().parent(), None);
         assert_eq!((id.execution_root(), id.depth(), id.path()), (own(), 2, &[4, 7][..]));
-        assert_eq!(own().child(4).child(7), Ok(id));
+        assert_eq!(own().child_promise(4).child_promise(7), Ok(id));
     }
 
     #[test]
@@ -298,30 +298,30 @@ mod tests {
 
     #[test]
     fn only_direct_children_have_a_number() {
-        assert_eq!(own().child(3).number_in(own()), Some(3));
-        assert_eq!(own().promise().number_in(own()), None);
-        assert_eq!(own().child(3).child(0).unwrap().number_in(own()), None);
-        assert_eq!(own().child(3).number_in(ExecutionId::default()), None);
+        assert_eq!(own().child_promise(3).child_number_in(own()), Some(3));
+        assert_eq!(own().root_promise().child_number_in(own()), None);
+        assert_eq!(own().child_promise(3).child_promise(0).unwrap().child_number_in(own()), None);
+        assert_eq!(own().child_promise(3).child_number_in(ExecutionId::default()), None);
     }
 
     #[test]
     fn a_call_tree_is_at_most_64_levels_deep() {
-        let deepest = PromiseId::new(own(), &[0; DEPTH_MAX]).unwrap();
-        assert_eq!(deepest.child(0), Err(IdError::TooDeep { depth: 65 }));
-        assert_eq!(PromiseId::new(own(), &[0; DEPTH_MAX + 1]), Err(IdError::TooDeep { depth: 65 }));
-        let text = format!("root{}", ".0".repeat(DEPTH_MAX));
+        let deepest = PromiseId::new(own(), &[0; CALL_DEPTH_MAX]).unwrap();
+        assert_eq!(deepest.child_promise(0), Err(JournalIdError::TooDeep { depth: 65 }));
+        assert_eq!(PromiseId::new(own(), &[0; CALL_DEPTH_MAX + 1]), Err(JournalIdError::TooDeep { depth: 65 }));
+        let text = format!("root{}", ".0".repeat(CALL_DEPTH_MAX));
         assert_eq!(PromiseId::parse(&text, own()), Ok(deepest));
-        assert_eq!(PromiseId::parse(&format!("{text}.0"), own()), Err(IdError::TooDeep { depth: 65 }));
+        assert_eq!(PromiseId::parse(&format!("{text}.0"), own()), Err(JournalIdError::TooDeep { depth: 65 }));
     }
 
     #[test]
     fn what_is_not_an_id_is_refused() {
-        assert_eq!(PromiseId::parse(&"AB".repeat(32), ExecutionId::default()), Ok(own().promise()));
+        assert_eq!(PromiseId::parse(&"AB".repeat(32), ExecutionId::default()), Ok(own().root_promise()));
         for text in ["", "root.", "root..1", "root.01", "root.+1", "root.-1", "root.4294967296", "root.1 ", "root.1a"] {
             assert!(PromiseId::parse(text, own()).is_err(), "{text:?} was read");
         }
         for text in ["Root", "roots.1", "abc", &"g".repeat(64), &"ab".repeat(33)] {
-            assert_eq!(PromiseId::parse(text, own()), Err(IdError::Root(excerpt(text))));
+            assert_eq!(PromiseId::parse(text, own()), Err(JournalIdError::Root(excerpt_text(text))));
         }
         assert!("root.1".parse::<PromiseId>().is_err(), "an absolute id needs its root");
     }
@@ -331,11 +331,11 @@ mod tests {
         let digest = ComponentDigest::from_bytes([7; 32]);
         let id = ExecutionId::derive(&digest, None, "key");
         assert_eq!(id.to_string(), GOLDEN_ROOT);
-        let parent = own().child(1);
+        let parent = own().child_promise(1);
         assert_eq!(ExecutionId::derive(&digest, Some(&parent), "key").to_string(), GOLDEN_CHILD);
-        let sibling = own().child(2);
+        let sibling = own().child_promise(2);
         assert_ne!(ExecutionId::derive(&digest, Some(&sibling), "key").to_string(), GOLDEN_CHILD);
-        assert_ne!(ExecutionId::derive(&digest, Some(&own().promise()), "key"), id);
+        assert_ne!(ExecutionId::derive(&digest, Some(&own().root_promise()), "key"), id);
     }
 
     const GOLDEN_ROOT: &str = "afe572754c9514662059a2a988521bd9a23ad1a0580673467fb076a36dc5f5a8";

@@ -6,18 +6,18 @@
 use std::fmt;
 
 use crate::rules::{awaiting, identity, invoke, join_set, signal, structure, timer};
-use crate::{Fold, JournalEvent};
+use crate::{JournalState, JournalEvent};
 
 /// A content check: `None` if the event may follow, else what is wrong, for people.
-pub type Check = fn(&Fold, &JournalEvent) -> Option<String>;
+pub type InvariantCheck = fn(&JournalState, &JournalEvent) -> Option<String>;
 
 /// Where a rule is enforced.
 #[derive(Clone, Copy)]
-pub enum Enforced {
+pub enum RuleEnforcement {
     /// By the transition table ([`crate::transition`]): which acts a phase allows.
     Status,
     /// By a check of the event against what the journal holds so far.
-    Content(Check),
+    Content(InvariantCheck),
     /// When a command is handled, because it needs the clock; a recorded journal is not held to it.
     Command,
 }
@@ -34,7 +34,7 @@ pub struct Invariant {
     /// What it says.
     pub text: &'static str,
     /// Who enforces it.
-    pub enforced: Enforced,
+    pub enforced: RuleEnforcement,
     /// The same in words, for `spec/INVARIANTS.md`.
     pub code: &'static str,
 }
@@ -56,7 +56,7 @@ macro_rules! invariants {
     };
 }
 
-use Enforced::{Command, Content, Status};
+use RuleEnforcement::{Command, Content, Status};
 
 invariants! {
     S1 "S-1" "monotonic_sequence" Content(structure::sequence_is_index),

@@ -1,57 +1,57 @@
 //! A journal in memory: the events and what they amount to, always in step.
 
 use crate::{
-    Command, Event, ExecutionId, Fold, InvokeResult, JournalEvent, Payload, State, Timestamp, Violation, Wait,
+    JournalCommand, Event, ExecutionId, JournalState, InvokeResult, JournalEvent, Payload, ExecutionState, Timestamp, RuleViolation, AwaitState,
 };
 
 /// An append-only list of events that never enters an illegal state.
 #[derive(Clone, Debug)]
 pub struct Journal {
     events: Vec<JournalEvent>,
-    fold: Fold,
+    state: JournalState,
 }
 
 impl Journal {
     /// An empty journal.
     pub fn new(execution: ExecutionId) -> Self {
-        Self { events: Vec::new(), fold: Fold::new(execution) }
+        Self { events: Vec::new(), state: JournalState::new(execution) }
     }
 
     /// Rebuilds a journal from recorded events. Every rule is checked again: what was tampered with is refused.
-    pub fn recover(execution: ExecutionId, events: Vec<JournalEvent>) -> Result<Self, Violation> {
+    pub fn recover(execution: ExecutionId, events: Vec<JournalEvent>) -> Result<Self, RuleViolation> {
         if events.is_empty() {
-            return Err(Violation::empty());
+            return Err(RuleViolation::empty_journal());
         }
-        let mut fold = Fold::new(execution);
+        let mut fold = JournalState::new(execution);
         for event in &events {
-            fold.push(event)?;
+            fold.push_event(event)?;
         }
-        Ok(Self { events, fold })
+        Ok(Self { events, state: fold })
     }
 
     /// Decides what `command` records at `now`, checks it against every rule and appends it. The events that were
     /// appended are returned; on a violation nothing changes.
     ///
     /// A command records one event; an await that is satisfied already records its resume as well.
-    pub fn handle(&mut self, command: Command, now: Timestamp) -> Result<Vec<JournalEvent>, Violation> {
-        let event = command.decide(self, now)?;
+    pub fn handle_command(&mut self, command: JournalCommand, now: Timestamp) -> Result<Vec<JournalEvent>, RuleViolation> {
+        let event = command.decide_event(self, now)?;
         let is_await = matches!(event, Event::ExecutionAwaiting { .. });
-        let mut recorded = vec![self.record(event, now)?];
-        if is_await && self.fold.wait().is_some_and(Wait::is_satisfied) {
-            recorded.push(self.record(Event::ExecutionResumed, now)?);
+        let mut recorded = vec![self.record_event(event, now)?];
+        if is_await && self.state.open_await().is_some_and(AwaitState::is_satisfied) {
+            recorded.push(self.record_event(Event::ExecutionResumed, now)?);
         }
         Ok(recorded)
     }
 
-    fn record(&mut self, event: Event, now: Timestamp) -> Result<JournalEvent, Violation> {
-        let recorded = JournalEvent { sequence: self.fold.version(), timestamp: now, event };
+    fn record_event(&mut self, event: Event, now: Timestamp) -> Result<JournalEvent, RuleViolation> {
+        let recorded = JournalEvent { sequence: self.state.next_sequence(), timestamp: now, event };
         self.append(recorded.clone())?;
         Ok(recorded)
     }
 
     /// Appends an event that somebody else decided on, if every rule allows it.
-    pub fn append(&mut self, event: JournalEvent) -> Result<(), Violation> {
-        self.fold.push(&event)?;
+    pub fn append(&mut self, event: JournalEvent) -> Result<(), RuleViolation> {
+        self.state.push_event(&event)?;
         self.events.push(event);
         Ok(())
     }
@@ -62,13 +62,13 @@ impl Journal {
     }
 
     /// What the events amount to.
-    pub const fn fold(&self) -> &Fold {
-        &self.fold
+    pub const fn journal_state(&self) -> &JournalState {
+        &self.state
     }
 
     /// What users see; `None` before the first event.
-    pub const fn state(&self) -> Option<State> {
-        self.fold.state()
+    pub const fn execution_state(&self) -> Option<ExecutionState> {
+        self.state.execution_state()
     }
 
     /// The result recorded at `sequence`, where an InvokeCompleted is.

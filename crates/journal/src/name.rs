@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::Text;
-use crate::excerpt::excerpt;
+use crate::SharedText;
+use crate::excerpt::excerpt_text;
 
 /// A name of 1 to [`Name::BYTES_MAX`] bytes without control characters; a clone is a counter, not a copy.
 ///
@@ -21,23 +21,23 @@ use crate::excerpt::excerpt;
 /// # Ok::<(), onward_journal::NameError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(Text);
+pub struct BoundedName(SharedText);
 
-impl Name {
+impl BoundedName {
     /// A longer one is a message, not a name.
     pub const BYTES_MAX: usize = 1_024;
 }
 
-impl FromStr for Name {
+impl FromStr for BoundedName {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         let is_name = (1..=Self::BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
-        if is_name { Ok(Self(Text::from(text))) } else { Err(NameError(excerpt(text))) }
+        if is_name { Ok(Self(SharedText::from(text))) } else { Err(NameError(excerpt_text(text))) }
     }
 }
 
-impl Deref for Name {
+impl Deref for BoundedName {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -45,19 +45,19 @@ impl Deref for Name {
     }
 }
 
-impl Borrow<str> for Name {
+impl Borrow<str> for BoundedName {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for BoundedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for BoundedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }
@@ -65,7 +65,7 @@ impl fmt::Debug for Name {
 
 /// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is not a name: expected 1 to {max} bytes without control characters", max = Name::BYTES_MAX)]
+#[error("`{0}` is not a name: expected 1 to {max} bytes without control characters", max = BoundedName::BYTES_MAX)]
 pub struct NameError(String);
 
 #[cfg(test)]
@@ -74,10 +74,10 @@ mod tests {
 
     #[test]
     fn a_name_is_short_and_printable() {
-        let longest = "x".repeat(Name::BYTES_MAX);
-        assert_eq!(longest.parse::<Name>().unwrap().to_string(), longest);
+        let longest = "x".repeat(BoundedName::BYTES_MAX);
+        assert_eq!(longest.parse::<BoundedName>().unwrap().to_string(), longest);
         for text in ["", &format!("{longest}x"), "a\nb", "\u{1b}[2J"] {
-            assert!(text.parse::<Name>().is_err(), "{text:?}");
+            assert!(text.parse::<BoundedName>().is_err(), "{text:?}");
         }
     }
 }

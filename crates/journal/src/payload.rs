@@ -21,7 +21,7 @@ pub struct Payload(Arc<str>);
 
 impl Payload {
     /// How deep lists and objects may be nested. Whoever reads a payload later may do so by recursion.
-    pub const DEPTH_MAX: usize = 128;
+    pub const NESTING_MAX: usize = 128;
 
     /// The payload `null`.
     pub fn null() -> Self {
@@ -35,7 +35,7 @@ impl Payload {
     }
 
     /// The payload that `value` serialises to.
-    pub fn of(value: &impl Serialize) -> Result<Self, PayloadError> {
+    pub fn from_value(value: &impl Serialize) -> Result<Self, PayloadError> {
         let raw = serde_json::value::to_raw_value(value).map_err(|error| PayloadError(error.to_string()))?;
         Self::from_raw(&raw)
     }
@@ -43,10 +43,10 @@ impl Payload {
     /// A payload from text that a JSON parser has accepted already.
     pub fn from_raw(raw: &RawValue) -> Result<Self, PayloadError> {
         let text = raw.get();
-        if depth(text) > Self::DEPTH_MAX {
-            return Err(PayloadError(format!("nested more than {} deep", Self::DEPTH_MAX)));
+        if nesting_depth(text) > Self::NESTING_MAX {
+            return Err(PayloadError(format!("nested more than {} deep", Self::NESTING_MAX)));
         }
-        Ok(if text.bytes().any(is_space) { Self(Arc::from(compact(text))) } else { Self(Arc::from(text)) })
+        Ok(if text.bytes().any(is_json_whitespace) { Self(Arc::from(strip_whitespace(text))) } else { Self(Arc::from(text)) })
     }
 
     /// The JSON text.
@@ -55,19 +55,19 @@ impl Payload {
     }
 }
 
-const fn is_space(byte: u8) -> bool {
+const fn is_json_whitespace(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
 /// Drops the white space outside of strings; `text` is valid JSON.
-fn compact(text: &str) -> String {
+fn strip_whitespace(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let (mut in_string, mut escaped) = (false, false);
     for char in text.chars() {
         if in_string {
             in_string = escaped || char != '"';
             escaped = !escaped && char == '\\';
-        } else if char.is_ascii() && is_space(char as u8) {
+        } else if char.is_ascii() && is_json_whitespace(char as u8) {
             continue;
         } else {
             in_string = char == '"';
@@ -78,7 +78,7 @@ fn compact(text: &str) -> String {
 }
 
 /// How deep lists and objects are nested; `text` is valid JSON.
-fn depth(text: &str) -> usize {
+fn nesting_depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0, 0);
     let (mut in_string, mut escaped) = (false, false);
     for byte in text.bytes() {
@@ -136,16 +136,16 @@ mod tests {
     #[test]
     fn nesting_is_bounded() {
         let nested = |depth: usize| format!("{}{}", "[{\"[\\\"[\":".repeat(depth / 2) + "0", "}]".repeat(depth / 2));
-        assert_eq!(Payload::parse(&nested(Payload::DEPTH_MAX)).map(|payload| depth(payload.as_str())), Ok(128));
-        assert!(Payload::parse(&nested(Payload::DEPTH_MAX + 2)).is_err());
+        assert_eq!(Payload::parse(&nested(Payload::NESTING_MAX)).map(|payload| nesting_depth(payload.as_str())), Ok(128));
+        assert!(Payload::parse(&nested(Payload::NESTING_MAX + 2)).is_err());
         assert!(Payload::parse(&nested(1_000_000)).is_err());
     }
 
     #[test]
     fn a_value_serialises_to_its_compact_text() {
-        assert_eq!(Payload::of(&vec![Some(1), None]).unwrap().as_str(), "[1,null]");
+        assert_eq!(Payload::from_value(&vec![Some(1), None]).unwrap().as_str(), "[1,null]");
         assert_eq!(Payload::null().as_str(), "null");
         let raw: &RawValue = serde_json::from_str("[1,\n 2]").unwrap();
-        assert_eq!(Payload::of(&raw).unwrap().as_str(), "[1,2]");
+        assert_eq!(Payload::from_value(&raw).unwrap().as_str(), "[1,2]");
     }
 }

@@ -4,7 +4,7 @@ use crate::ExecutionId;
 
 /// Who performs an attempt of an invocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Performer {
+pub enum InvokePerformer {
     /// Whoever runs the execution itself.
     #[default]
     Owner,
@@ -14,9 +14,9 @@ pub enum Performer {
     Worker,
 }
 
-impl Performer {
+impl InvokePerformer {
     /// The execution that performs it, if one does.
-    pub const fn child(self) -> Option<ExecutionId> {
+    pub const fn child_execution(self) -> Option<ExecutionId> {
         match self {
             Self::Child(child) => Some(child),
             Self::Owner | Self::Worker => None,

@@ -14,7 +14,7 @@ use crate::{AwaitKind, Event, ExecutionId, InvokeResult, JoinSetId, JournalEvent
 
 /// The recorded outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Recorded<'a> {
+pub enum RecordedOutcome<'a> {
     /// What an invocation ended with.
     Invoke(&'a InvokeResult),
     /// The entropy that was drawn.
@@ -29,7 +29,7 @@ pub enum Recorded<'a> {
 
 /// An await that the guest made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Awaited<'a> {
+pub struct RecordedAwait<'a> {
     /// The sequence number of its ExecutionAwaiting.
     pub sequence: u64,
     /// The promises it named.
@@ -53,7 +53,7 @@ pub enum AwaitEnd {
 
 /// A result that the guest took from a join set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Taken<'a> {
+pub struct RecordedJoinResult<'a> {
     /// The sequence number of its JoinSetAwaited.
     pub sequence: u64,
     /// Whose result it is.
@@ -64,61 +64,61 @@ pub struct Taken<'a> {
 
 /// An index over a journal's events for replay. Build it from events that [`crate::Journal::recover`] accepted.
 #[derive(Clone, Debug)]
-pub struct Replay<'a> {
+pub struct ReplayIndex<'a> {
     execution: ExecutionId,
     /// Indexed by child number.
-    operations: Vec<Operation<'a>>,
-    awaits: Vec<Awaited<'a>>,
+    operations: Vec<RecordedOperation<'a>>,
+    awaits: Vec<RecordedAwait<'a>>,
     /// The JoinSetAwaited events of each set, by the set's child number.
-    taken: BTreeMap<u32, Vec<Taken<'a>>>,
+    join_results: BTreeMap<u32, Vec<RecordedJoinResult<'a>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Operation<'a> {
+struct RecordedOperation<'a> {
     allocated_by: &'a Event,
-    outcome: Option<(u64, Recorded<'a>)>,
+    outcome: Option<(u64, RecordedOutcome<'a>)>,
 }
 
-impl<'a> Replay<'a> {
+impl<'a> ReplayIndex<'a> {
     /// Indexes the events of `execution`.
     pub fn new(execution: ExecutionId, events: &'a [JournalEvent]) -> Self {
-        let mut replay = Self { execution, operations: Vec::new(), awaits: Vec::new(), taken: BTreeMap::new() };
+        let mut replay = Self { execution, operations: Vec::new(), awaits: Vec::new(), join_results: BTreeMap::new() };
         for JournalEvent { sequence, event, .. } in events {
-            replay.index(*sequence, event);
+            replay.index_event(*sequence, event);
         }
         replay
     }
 
     /// The event that began the operation: what the guest asked for at this place.
-    pub fn operation(&self, id: &PromiseId) -> Option<&'a Event> {
-        Some(self.at(id)?.allocated_by)
+    pub fn allocating_event(&self, id: &PromiseId) -> Option<&'a Event> {
+        Some(self.find_operation(id)?.allocated_by)
     }
 
     /// The operation's outcome. `None` if it is unknown or still under way; [`Replay::operation`] tells which.
-    pub fn outcome(&self, id: &PromiseId) -> Option<Recorded<'a>> {
-        Some(self.at(id)?.outcome?.1)
+    pub fn recorded_outcome(&self, id: &PromiseId) -> Option<RecordedOutcome<'a>> {
+        Some(self.find_operation(id)?.outcome?.1)
     }
 
     /// The operation's outcome as far as it was recorded before `sequence`.
-    pub fn seen(&self, id: &PromiseId, sequence: u64) -> Option<Recorded<'a>> {
-        let (recorded, outcome) = self.at(id)?.outcome?;
+    pub fn outcome_before(&self, id: &PromiseId, sequence: u64) -> Option<RecordedOutcome<'a>> {
+        let (recorded, outcome) = self.find_operation(id)?.outcome?;
         (recorded < sequence).then_some(outcome)
     }
 
     /// The guest's `n`-th await (0 is the first).
-    pub fn awaited(&self, n: usize) -> Option<Awaited<'a>> {
+    pub fn recorded_await(&self, n: usize) -> Option<RecordedAwait<'a>> {
         self.awaits.get(n).copied()
     }
 
     /// How many awaits the guest made.
-    pub fn awaits(&self) -> usize {
+    pub fn await_count(&self) -> usize {
         self.awaits.len()
     }
 
     /// What the `n`-th `next()` of a set returned (0 is the first).
-    pub fn next_of(&self, set: &JoinSetId, n: usize) -> Option<Taken<'a>> {
-        let number = set.0.number_in(self.execution)?;
-        self.taken.get(&number)?.get(n).copied()
+    pub fn join_result(&self, set: &JoinSetId, n: usize) -> Option<RecordedJoinResult<'a>> {
+        let number = set.0.child_number_in(self.execution)?;
+        self.join_results.get(&number)?.get(n).copied()
     }
 
     /// How many operations the journal knows.
@@ -131,52 +131,52 @@ impl<'a> Replay<'a> {
         self.operations.is_empty()
     }
 
-    fn at(&self, id: &PromiseId) -> Option<&Operation<'a>> {
-        self.operations.get(id.number_in(self.execution)? as usize)
+    fn find_operation(&self, id: &PromiseId) -> Option<&RecordedOperation<'a>> {
+        self.operations.get(id.child_number_in(self.execution)? as usize)
     }
 
-    fn index(&mut self, sequence: u64, event: &'a Event) {
+    fn index_event(&mut self, sequence: u64, event: &'a Event) {
         match event {
             Event::InvokeScheduled { .. } | Event::TimerScheduled { .. } | Event::JoinSetCreated { .. } => {
-                self.begin(event, None);
+                self.begin_operation(event, None);
             }
-            Event::RandomGenerated { value, .. } => self.begin(event, Some((sequence, Recorded::Random(value)))),
-            Event::TimeRecorded { time, .. } => self.begin(event, Some((sequence, Recorded::Time(*time)))),
+            Event::RandomGenerated { value, .. } => self.begin_operation(event, Some((sequence, RecordedOutcome::Random(value)))),
+            Event::TimeRecorded { time, .. } => self.begin_operation(event, Some((sequence, RecordedOutcome::Time(*time)))),
             Event::InvokeCompleted { promise_id, result, .. } => {
-                self.end(promise_id, (sequence, Recorded::Invoke(result)));
+                self.complete_operation(promise_id, (sequence, RecordedOutcome::Invoke(result)));
             }
-            Event::TimerFired { promise_id } => self.end(promise_id, (sequence, Recorded::Timer)),
+            Event::TimerFired { promise_id } => self.complete_operation(promise_id, (sequence, RecordedOutcome::Timer)),
             Event::SignalReceived { promise_id, payload, .. } => {
-                let outcome = (sequence, Recorded::Signal(payload));
-                if self.at(promise_id).is_some() {
-                    self.end(promise_id, outcome);
+                let outcome = (sequence, RecordedOutcome::Signal(payload));
+                if self.find_operation(promise_id).is_some() {
+                    self.complete_operation(promise_id, outcome);
                 } else {
-                    self.begin(event, Some(outcome));
+                    self.begin_operation(event, Some(outcome));
                 }
             }
             Event::ExecutionAwaiting { waiting_on, kind } => {
                 if matches!(kind, AwaitKind::Signal(_)) {
-                    self.begin(event, None);
+                    self.begin_operation(event, None);
                 }
-                self.awaits.push(Awaited { sequence, waiting_on, kind, end: AwaitEnd::Open });
+                self.awaits.push(RecordedAwait { sequence, waiting_on, kind, end: AwaitEnd::Open });
             }
             Event::ExecutionResumed => self.end_await(AwaitEnd::Resumed(sequence)),
             Event::CancelRequested { .. } => self.end_await(AwaitEnd::Interrupted(sequence)),
             Event::JoinSetAwaited { join_set_id, promise_id, result } => {
-                if let Some(number) = join_set_id.0.number_in(self.execution) {
-                    self.taken.entry(number).or_default().push(Taken { sequence, promise_id, result });
+                if let Some(number) = join_set_id.0.child_number_in(self.execution) {
+                    self.join_results.entry(number).or_default().push(RecordedJoinResult { sequence, promise_id, result });
                 }
             }
             _ => {}
         }
     }
 
-    fn begin(&mut self, allocated_by: &'a Event, outcome: Option<(u64, Recorded<'a>)>) {
-        self.operations.push(Operation { allocated_by, outcome });
+    fn begin_operation(&mut self, allocated_by: &'a Event, outcome: Option<(u64, RecordedOutcome<'a>)>) {
+        self.operations.push(RecordedOperation { allocated_by, outcome });
     }
 
-    fn end(&mut self, id: &PromiseId, outcome: (u64, Recorded<'a>)) {
-        let number = id.number_in(self.execution);
+    fn complete_operation(&mut self, id: &PromiseId, outcome: (u64, RecordedOutcome<'a>)) {
+        let number = id.child_number_in(self.execution);
         if let Some(operation) = number.and_then(|number| self.operations.get_mut(number as usize)) {
             operation.outcome = Some(outcome);
         }

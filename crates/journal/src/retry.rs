@@ -21,10 +21,10 @@ pub struct RetryPolicy {
     pub max_interval_ms: u64,
     /// What each wait is multiplied with to give the next.
     #[n(3)]
-    pub factor: Factor,
+    pub factor: BackoffFactor,
     /// Up to how much of a wait is taken off at random.
     #[n(4)]
-    pub jitter: Jitter,
+    pub jitter: RetryJitter,
     /// Failures of these kinds are final.
     #[n(5)]
     pub non_retryable: Vec<ErrorKind>,
@@ -35,9 +35,9 @@ pub struct RetryPolicy {
 
 /// A factor from 1 to 1000, in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Factor(u32);
+pub struct BackoffFactor(u32);
 
-impl Factor {
+impl BackoffFactor {
     /// The factor of so many thousandths: 2000 doubles.
     pub fn from_permille(permille: u32) -> Option<Self> {
         (1_000..=1_000_000).contains(&permille).then_some(Self(permille))
@@ -51,9 +51,9 @@ impl Factor {
 
 /// A share from nothing to all, in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Jitter(u32);
+pub struct RetryJitter(u32);
 
-impl Jitter {
+impl RetryJitter {
     /// No jitter.
     pub const NONE: Self = Self(0);
 
@@ -75,8 +75,8 @@ impl Default for RetryPolicy {
             max_attempts: NonZeroU32::new(10),
             initial_interval_ms: 1_000,
             max_interval_ms: 60_000,
-            factor: Factor(2_000),
-            jitter: Jitter(100),
+            factor: BackoffFactor(2_000),
+            jitter: RetryJitter(100),
             non_retryable: Vec::new(),
             timeout_ms: None,
         }
@@ -93,18 +93,18 @@ impl RetryPolicy {
 
     /// The earliest start of the next attempt after `attempt` failed at `now`.
     pub fn retry_at(&self, attempt: u32, now: Timestamp, entropy: u32) -> Timestamp {
-        now.plus_ms(self.interval_ms(attempt, entropy))
+        now.plus_ms(self.backoff_ms(attempt, entropy))
     }
 
     /// The wait after attempt `attempt`: exponential, capped, then shortened by the jitter's share of `entropy`.
-    fn interval_ms(&self, attempt: u32, entropy: u32) -> u64 {
-        let full = self.full_interval_ms(attempt);
+    fn backoff_ms(&self, attempt: u32, entropy: u32) -> u64 {
+        let full = self.backoff_without_jitter_ms(attempt);
         let spread = u128::from(full) * u128::from(self.jitter.0) / 1_000;
         let taken = spread * u128::from(entropy) / u128::from(u32::MAX);
         full - u64::try_from(taken).unwrap_or(full)
     }
 
-    fn full_interval_ms(&self, attempt: u32) -> u64 {
+    fn backoff_without_jitter_ms(&self, attempt: u32) -> u64 {
         let max = u128::from(self.max_interval_ms);
         let mut interval = u128::from(self.initial_interval_ms);
         for _ in 1..attempt {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     fn waits(policy: &RetryPolicy, entropy: u32) -> Vec<u64> {
-        (1..=8).map(|attempt| policy.interval_ms(attempt, entropy)).collect()
+        (1..=8).map(|attempt| policy.backoff_ms(attempt, entropy)).collect()
     }
 
     #[test]
@@ -135,12 +135,12 @@ mod tests {
     #[test]
     fn jitter_takes_off_at_most_its_share() {
         let policy = RetryPolicy::default();
-        assert_eq!(policy.interval_ms(1, u32::MAX), 900);
-        assert_eq!(policy.interval_ms(1, u32::MAX / 2), 951);
-        let whole = RetryPolicy { jitter: Jitter(1_000), ..policy };
-        assert_eq!(whole.interval_ms(1, u32::MAX), 0);
-        let none = RetryPolicy { jitter: Jitter::NONE, ..whole };
-        assert_eq!(none.interval_ms(1, u32::MAX), 1_000);
+        assert_eq!(policy.backoff_ms(1, u32::MAX), 900);
+        assert_eq!(policy.backoff_ms(1, u32::MAX / 2), 951);
+        let whole = RetryPolicy { jitter: RetryJitter(1_000), ..policy };
+        assert_eq!(whole.backoff_ms(1, u32::MAX), 0);
+        let none = RetryPolicy { jitter: RetryJitter::NONE, ..whole };
+        assert_eq!(none.backoff_ms(1, u32::MAX), 1_000);
     }
 
     #[test]
@@ -148,17 +148,17 @@ mod tests {
         let grow = RetryPolicy {
             initial_interval_ms: u64::MAX,
             max_interval_ms: u64::MAX,
-            factor: Factor(1_000_000),
+            factor: BackoffFactor(1_000_000),
             ..RetryPolicy::default()
         };
-        assert_eq!(grow.interval_ms(u32::MAX, 0), u64::MAX);
+        assert_eq!(grow.backoff_ms(u32::MAX, 0), u64::MAX);
         assert_eq!(grow.retry_at(u32::MAX, Timestamp::EPOCH, 0), Timestamp::MAX);
-        let still = RetryPolicy { factor: Factor(1_000), ..RetryPolicy::default() };
-        assert_eq!(still.interval_ms(u32::MAX, 0), 1_000);
-        let tiny = RetryPolicy { initial_interval_ms: 1, factor: Factor(1_001), ..RetryPolicy::default() };
-        assert_eq!((tiny.interval_ms(2, 0), tiny.interval_ms(3, 0)), (2, 3), "a short wait grows too");
+        let still = RetryPolicy { factor: BackoffFactor(1_000), ..RetryPolicy::default() };
+        assert_eq!(still.backoff_ms(u32::MAX, 0), 1_000);
+        let tiny = RetryPolicy { initial_interval_ms: 1, factor: BackoffFactor(1_001), ..RetryPolicy::default() };
+        assert_eq!((tiny.backoff_ms(2, 0), tiny.backoff_ms(3, 0)), (2, 3), "a short wait grows too");
         let none = RetryPolicy { initial_interval_ms: 0, ..RetryPolicy::default() };
-        assert_eq!(none.interval_ms(u32::MAX, 7), 0);
+        assert_eq!(none.backoff_ms(u32::MAX, 7), 0);
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         assert!(!allowed(1, ErrorKind::Timeout));
         let for_ever = RetryPolicy { max_attempts: None, ..policy };
         assert!(for_ever.allows_retry(u32::MAX, &error(ErrorKind::Trap)));
-        assert!(!for_ever.allows_retry(1, &error(ErrorKind::Trap).permanent()), "whatever the policy says");
+        assert!(!for_ever.allows_retry(1, &error(ErrorKind::Trap).into_permanent()), "whatever the policy says");
     }
 
     #[test]
@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn factor_and_jitter_have_ranges() {
-        let factors = [999, 1_000, 1_000_000, 1_000_001].map(|f| Factor::from_permille(f).map(Factor::as_permille));
+        let factors = [999, 1_000, 1_000_000, 1_000_001].map(|f| BackoffFactor::from_permille(f).map(BackoffFactor::as_permille));
         assert_eq!(factors, [None, Some(1_000), Some(1_000_000), None]);
-        let jitters = [0, 1_000, 1_001].map(|j| Jitter::from_permille(j).map(Jitter::as_permille));
+        let jitters = [0, 1_000, 1_001].map(|j| RetryJitter::from_permille(j).map(RetryJitter::as_permille));
         assert_eq!(jitters, [Some(0), Some(1_000), None]);
     }
 }

@@ -9,7 +9,7 @@ use crate::Rule;
 
 /// Where an execution is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Phase {
+pub enum ExecutionPhase {
     /// Nothing was recorded yet.
     New,
     /// Its code runs.
@@ -28,7 +28,7 @@ pub enum Phase {
     Cancelled,
 }
 
-impl Phase {
+impl ExecutionPhase {
     /// All phases.
     pub const ALL: [Self; 8] = [
         Self::New,
@@ -47,22 +47,22 @@ impl Phase {
     }
 
     /// What users see; `None` before the first event.
-    pub const fn state(self) -> Option<State> {
+    pub const fn execution_state(self) -> Option<ExecutionState> {
         match self {
             Self::New => None,
-            Self::Running => Some(State::Running),
-            Self::Blocked => Some(State::Blocked),
-            Self::Cancelling | Self::CleanupBlocked => Some(State::Cancelling),
-            Self::Completed => Some(State::Completed),
-            Self::Failed => Some(State::Failed),
-            Self::Cancelled => Some(State::Cancelled),
+            Self::Running => Some(ExecutionState::Running),
+            Self::Blocked => Some(ExecutionState::Blocked),
+            Self::Cancelling | Self::CleanupBlocked => Some(ExecutionState::Cancelling),
+            Self::Completed => Some(ExecutionState::Completed),
+            Self::Failed => Some(ExecutionState::Failed),
+            Self::Cancelled => Some(ExecutionState::Cancelled),
         }
     }
 }
 
 /// The state of an execution as users see it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum State {
+pub enum ExecutionState {
     /// Its code runs.
     Running,
     /// It waits for a promise or a signal.
@@ -77,7 +77,7 @@ pub enum State {
     Cancelled,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for ExecutionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Running => "Running",
@@ -92,7 +92,7 @@ impl fmt::Display for State {
 
 /// What an event does, as far as the phase is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Act {
+pub enum LifecycleAction {
     /// The execution starts.
     Start,
     /// Its code begins an operation, which takes a place in the call tree.
@@ -119,7 +119,7 @@ pub enum Act {
     Cancel,
 }
 
-impl Act {
+impl LifecycleAction {
     /// All acts.
     pub const ALL: [Self; 12] = [
         Self::Start,
@@ -138,9 +138,9 @@ impl Act {
 }
 
 /// The transition table: where `act` leads from `phase`, or the rule that forbids it.
-pub const fn transition(phase: Phase, act: Act) -> Result<Phase, Rule> {
-    use Act as A;
-    use Phase as P;
+pub const fn phase_transition(phase: ExecutionPhase, act: LifecycleAction) -> Result<ExecutionPhase, Rule> {
+    use LifecycleAction as A;
+    use ExecutionPhase as P;
     match (phase, act) {
         (P::New, A::Start) => Ok(P::Running),
         (P::New, _) => Err(Rule::S2),
@@ -186,10 +186,10 @@ mod tests {
     #[test]
     fn every_phase_and_act_has_its_row() {
         let mut table = String::new();
-        for act in Act::ALL {
+        for act in LifecycleAction::ALL {
             table += &format!("{:<18}", format!("{act:?}"));
-            for phase in Phase::ALL {
-                let cell = match transition(phase, act) {
+            for phase in ExecutionPhase::ALL {
+                let cell = match phase_transition(phase, act) {
                     Ok(next) => format!("{next:?}"),
                     Err(rule) => rule.id().to_owned(),
                 };
@@ -215,8 +215,8 @@ mod tests {
 
     #[test]
     fn users_see_six_states() {
-        let seen: Vec<String> = Phase::ALL.iter().filter_map(|phase| phase.state()).map(|s| s.to_string()).collect();
+        let seen: Vec<String> = ExecutionPhase::ALL.iter().filter_map(|phase| phase.execution_state()).map(|s| s.to_string()).collect();
         assert_eq!(seen, ["Running", "Blocked", "Cancelling", "Cancelling", "Completed", "Failed", "Cancelled"]);
-        assert!(Phase::ALL.iter().filter(|phase| phase.is_terminal()).count() == 3);
+        assert!(ExecutionPhase::ALL.iter().filter(|phase| phase.is_terminal()).count() == 3);
     }
 }

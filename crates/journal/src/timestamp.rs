@@ -7,7 +7,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::excerpt::excerpt;
+use crate::excerpt::excerpt_text;
 
 /// An instant in microseconds since the Unix epoch. The journal never reads a clock; somebody hands it in.
 ///
@@ -65,7 +65,7 @@ impl FromStr for Timestamp {
 
     /// Reads RFC 3339; what is finer than a microsecond is cut off.
     fn from_str(text: &str) -> Result<Self, TimestampError> {
-        let refuse = || TimestampError(excerpt(text));
+        let refuse = || TimestampError(excerpt_text(text));
         let instant = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| refuse())?;
         let us = instant.unix_timestamp_nanos().div_euclid(1_000);
         i64::try_from(us).ok().and_then(Self::from_micros).ok_or_else(refuse)

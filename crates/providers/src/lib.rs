@@ -9,18 +9,18 @@
 
 mod folder;
 mod http;
-mod limits;
-mod parcel;
+mod rate_limits;
+mod outgoing_item;
 mod secret;
 mod smtp;
-mod spec;
-mod throttle;
-mod wrong;
+mod provider_spec;
+mod rate_limiter;
+mod spec_error;
 
 pub use folder::FolderSpec;
-pub use http::{AnswersSpec, AuthSpec, BatchSpec, HttpSpec, LookSpec, StatusMatch};
-pub use limits::{DomainLimits, Limits, Rates};
-pub use secret::{Environment, SecretRef, Secrets};
-pub use smtp::{SmtpSpec, Tls};
-pub use spec::{ProviderSpec, TermsSpec};
-pub use throttle::Throttle;
+pub use http::{HttpResponseSpec, HttpAuthSpec, HttpBatchSpec, HttpSpec, StatusLookupSpec, HttpStatusMatch};
+pub use rate_limits::{DomainRateLimits, RateLimits, RateLimitRule};
+pub use secret::{EnvironmentSecrets, SecretRef, SecretSource};
+pub use smtp::{SmtpSpec, SmtpTlsMode};
+pub use provider_spec::{ProviderSpec, DispatchPolicySpec};
+pub use rate_limiter::RateLimiter;

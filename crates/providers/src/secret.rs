@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use onward_journal::Text;
+use onward_journal::SharedText;
 use serde::{Deserialize, Serialize};
 
-use crate::parcel::words;
+use crate::outgoing_item::sanitize_text;
 
 /// What the variables of the environment begin with that hold secrets.
-const PREFIX: &str = "ONWARD_SECRET_";
+const SECRET_ENV_PREFIX: &str = "ONWARD_SECRET_";
 
 /// Where a secret is, in place of the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,36 +19,36 @@ pub struct SecretRef {
 }
 
 /// Knows secrets by name.
-pub trait Secrets {
+pub trait SecretSource {
     /// The secret of this name, if there is one.
-    fn secret(&self, name: &str) -> Option<String>;
+    fn lookup_secret(&self, name: &str) -> Option<String>;
 }
 
 /// Secrets in variables of the environment: `ONWARD_SECRET_<NAME>`, and no others.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Environment;
+pub struct EnvironmentSecrets;
 
-impl Secrets for Environment {
-    fn secret(&self, name: &str) -> Option<String> {
-        is_name(name).then(|| std::env::var(format!("{PREFIX}{name}")).ok()).flatten()
+impl SecretSource for EnvironmentSecrets {
+    fn lookup_secret(&self, name: &str) -> Option<String> {
+        is_secret_name(name).then(|| std::env::var(format!("{SECRET_ENV_PREFIX}{name}")).ok()).flatten()
     }
 }
 
-fn is_name(name: &str) -> bool {
+fn is_secret_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 /// A secret that was looked up. It is never printed.
 #[derive(Clone)]
-pub(crate) struct Secret(String);
+pub(crate) struct SecretValue(String);
 
-impl Secret {
+impl SecretValue {
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(secret)")
     }
@@ -56,52 +56,52 @@ impl fmt::Debug for Secret {
 
 impl SecretRef {
     /// The secret itself.
-    pub(crate) fn resolve(&self, secrets: &dyn Secrets) -> Result<Secret, String> {
+    pub(crate) fn resolve(&self, secrets: &dyn SecretSource) -> Result<SecretValue, String> {
         let name = &self.secret;
-        if !is_name(name) {
+        if !is_secret_name(name) {
             // It is not repeated: it may be the secret itself.
             return Err(
                 "what is there is not the name of a secret: names have capital letters, digits and underscores"
                     .to_owned(),
             );
         }
-        match secrets.secret(name) {
-            Some(secret) if !secret.is_empty() => Ok(Secret(secret)),
-            _ => Err(format!("there is no secret {name}: set the variable {PREFIX}{name}")),
+        match secrets.lookup_secret(name) {
+            Some(secret) if !secret.is_empty() => Ok(SecretValue(secret)),
+            _ => Err(format!("there is no secret {name}: set the variable {SECRET_ENV_PREFIX}{name}")),
         }
     }
 }
 
 /// What must not be seen in what a provider says: some repeat what they were sent.
 #[derive(Debug, Default)]
-pub(crate) struct Veil(Vec<Secret>);
+pub(crate) struct SecretRedactor(Vec<SecretValue>);
 
-impl Veil {
+impl SecretRedactor {
     /// Covers a secret, also where it is encoded with who it belongs to as protocols do.
-    pub(crate) fn over(secret: &Secret, user: Option<&str>) -> Self {
+    pub(crate) fn for_secret(secret: &SecretValue, user: Option<&str>) -> Self {
         let plain = secret.reveal();
-        let mut forms = vec![plain.to_owned(), base64(plain)];
+        let mut forms = vec![plain.to_owned(), encode_base64(plain)];
         if let Some(user) = user {
-            forms.extend([base64(&format!("{user}:{plain}")), base64(&format!("\0{user}\0{plain}"))]);
+            forms.extend([encode_base64(&format!("{user}:{plain}")), encode_base64(&format!("\0{user}\0{plain}"))]);
         }
         // The longest first: another may be a part of it.
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
-        Self(forms.into_iter().map(Secret).collect())
+        Self(forms.into_iter().map(SecretValue).collect())
     }
 
     /// An answer's words, without secrets: on one line, and not too long.
-    pub(crate) fn words(&self, text: &str) -> Text {
+    pub(crate) fn redact_text(&self, text: &str) -> SharedText {
         let covered = self.0.iter().fold(text.to_owned(), |text, form| text.replace(form.reveal(), "(secret)"));
-        words(&covered)
+        sanitize_text(&covered)
     }
 }
 
 /// As RFC 4648 encodes it.
-pub(crate) fn base64(text: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+pub(crate) fn encode_base64(text: &str) -> String {
+    const BASE64_DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits = |group: &[u8]| -> String {
         let bits = group.iter().chain([&0, &0]).take(3).fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-        let digit = |place: usize| char::from(DIGITS[(bits >> (18 - 6 * place)) as usize % 64]);
+        let digit = |place: usize| char::from(BASE64_DIGITS[(bits >> (18 - 6 * place)) as usize % 64]);
         (0..4).map(|place| if place <= group.len() { digit(place) } else { '=' }).collect()
     };
     text.as_bytes().chunks(3).map(digits).collect()
@@ -109,12 +109,12 @@ pub(crate) fn base64(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Environment, SecretRef, Secrets, Veil, base64};
+    use super::{EnvironmentSecrets, SecretRef, SecretSource, SecretRedactor, encode_base64};
 
     struct One;
 
-    impl Secrets for One {
-        fn secret(&self, name: &str) -> Option<String> {
+    impl SecretSource for One {
+        fn lookup_secret(&self, name: &str) -> Option<String> {
             match name {
                 "KEY" => Some("hunter2".to_owned()),
                 "EMPTY" => Some(String::new()),
@@ -149,18 +149,18 @@ mod tests {
     #[test]
     fn no_other_variable_of_the_environment_can_be_read() {
         for name in ["PATH", "", "../PATH"] {
-            assert_eq!(Environment.secret(name), None);
+            assert_eq!(EnvironmentSecrets.lookup_secret(name), None);
         }
     }
 
     #[test]
     fn what_is_heard_is_without_the_secret_however_it_is_written() {
-        let veil = Veil::over(&named("KEY").resolve(&One).unwrap(), Some("shop"));
+        let veil = SecretRedactor::for_secret(&named("KEY").resolve(&One).unwrap(), Some("shop"));
         for echo in ["hunter2", "c2hvcDpodW50ZXIy", "AHNob3AAaHVudGVyMg==", "aHVudGVyMg=="] {
-            assert_eq!(&*veil.words(&format!("no: {echo}!")), "no: (secret)!");
+            assert_eq!(&*veil.redact_text(&format!("no: {echo}!")), "no: (secret)!");
             // What is cut off is cut off after it is covered.
             let at_the_end = format!("{}{echo}", "x".repeat(497));
-            assert!(veil.words(&at_the_end).ends_with("x(se"), "{}", veil.words(&at_the_end));
+            assert!(veil.redact_text(&at_the_end).ends_with("x(se"), "{}", veil.redact_text(&at_the_end));
         }
         assert_eq!(format!("{veil:?}").matches("(secret)").count(), 4);
     }
@@ -175,7 +175,7 @@ mod tests {
             ("foob", "Zm9vYg=="),
             ("Aladdin:open sesame", "QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
         ] {
-            assert_eq!(base64(text), encoded);
+            assert_eq!(encode_base64(text), encoded);
         }
     }
 

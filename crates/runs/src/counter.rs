@@ -5,16 +5,16 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::IdError;
-use crate::id::Expected;
+use crate::RunValueError;
+use crate::id::ExpectedFormat;
 
 /// Which try it is: 1, 2, 3 …
 ///
 /// An *engine attempt* counts the platform's retries, a *logical attempt* those that a policy or an operator asked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Attempt(NonZeroU32);
+pub struct AttemptNumber(NonZeroU32);
 
-impl Attempt {
+impl AttemptNumber {
     /// The first try.
     pub const FIRST: Self = Self(NonZeroU32::MIN);
     /// The last that can be counted.
@@ -23,48 +23,48 @@ impl Attempt {
     /// This try, if it is from 1 to [`Attempt::MAX`].
     pub const fn new(number: u32) -> Option<Self> {
         match NonZeroU32::new(number) {
-            Some(nonzero) if number <= Self::MAX.get() => Some(Self(nonzero)),
+            Some(nonzero) if number <= Self::MAX.as_u32() => Some(Self(nonzero)),
             _ => None,
         }
     }
 
     /// Its number.
-    pub const fn get(self) -> u32 {
+    pub const fn as_u32(self) -> u32 {
         self.0.get()
     }
 
     /// The try after this one, if it can be counted.
-    pub const fn next(self) -> Option<Self> {
-        Self::new(self.get() + 1)
+    pub const fn next_attempt(self) -> Option<Self> {
+        Self::new(self.as_u32() + 1)
     }
 }
 
-impl Expected for Attempt {
+impl ExpectedFormat for AttemptNumber {
     const EXPECTED: &'static str = "an integer from 1 to 2147483647";
 }
 
-impl fmt::Display for Attempt {
+impl fmt::Display for AttemptNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
     }
 }
 
-impl fmt::Debug for Attempt {
+impl fmt::Debug for AttemptNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
 }
 
-impl Serialize for Attempt {
+impl Serialize for AttemptNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u32(self.get())
+        serializer.serialize_u32(self.as_u32())
     }
 }
 
-impl<'de> Deserialize<'de> for Attempt {
+impl<'de> Deserialize<'de> for AttemptNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = u32::deserialize(deserializer)?;
-        Self::new(number).ok_or_else(|| de::Error::custom(IdError::new::<Self>(&number.to_string())))
+        Self::new(number).ok_or_else(|| de::Error::custom(RunValueError::new::<Self>(&number.to_string())))
     }
 }
 
@@ -84,18 +84,18 @@ impl RunSeq {
     }
 
     /// Its number.
-    pub const fn get(self) -> u64 {
+    pub const fn as_u64(self) -> u64 {
         self.0
     }
 
     /// The place after this one. After [`RunSeq::MAX`] there is none: it repeats, and the store's key refuses it.
     #[must_use]
-    pub const fn next(self) -> Self {
+    pub const fn next_seq(self) -> Self {
         if self.0 < Self::MAX.0 { Self(self.0 + 1) } else { Self::MAX }
     }
 }
 
-impl Expected for RunSeq {
+impl ExpectedFormat for RunSeq {
     const EXPECTED: &'static str = "an integer from 0 to 9223372036854775807";
 }
 
@@ -120,7 +120,7 @@ impl Serialize for RunSeq {
 impl<'de> Deserialize<'de> for RunSeq {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = u64::deserialize(deserializer)?;
-        Self::new(number).ok_or_else(|| de::Error::custom(IdError::new::<Self>(&number.to_string())))
+        Self::new(number).ok_or_else(|| de::Error::custom(RunValueError::new::<Self>(&number.to_string())))
     }
 }
 
@@ -130,30 +130,30 @@ mod tests {
 
     #[test]
     fn attempts_count_from_1() {
-        assert_eq!(Attempt::new(0), None);
-        assert_eq!(Attempt::new(1), Some(Attempt::FIRST));
-        assert_eq!(Attempt::FIRST.next().map(Attempt::get), Some(2));
-        assert_eq!(Attempt::new(i32::MAX as u32), Some(Attempt::MAX));
-        assert_eq!(Attempt::new(i32::MAX as u32 + 1), None);
-        assert_eq!(Attempt::MAX.next(), None);
-        assert_eq!(format!("{0} {0:?}", Attempt::MAX), "2147483647 2147483647");
+        assert_eq!(AttemptNumber::new(0), None);
+        assert_eq!(AttemptNumber::new(1), Some(AttemptNumber::FIRST));
+        assert_eq!(AttemptNumber::FIRST.next_attempt().map(AttemptNumber::as_u32), Some(2));
+        assert_eq!(AttemptNumber::new(i32::MAX as u32), Some(AttemptNumber::MAX));
+        assert_eq!(AttemptNumber::new(i32::MAX as u32 + 1), None);
+        assert_eq!(AttemptNumber::MAX.next_attempt(), None);
+        assert_eq!(format!("{0} {0:?}", AttemptNumber::MAX), "2147483647 2147483647");
     }
 
     #[test]
     fn places_count_from_1_and_end_where_databases_do() {
-        assert_eq!(RunSeq::ZERO.next(), RunSeq(1));
+        assert_eq!(RunSeq::ZERO.next_seq(), RunSeq(1));
         assert_eq!(RunSeq::new(i64::MAX as u64), Some(RunSeq::MAX));
         assert_eq!(RunSeq::new(i64::MAX as u64 + 1), None);
-        assert_eq!(RunSeq::MAX.next(), RunSeq::MAX);
+        assert_eq!(RunSeq::MAX.next_seq(), RunSeq::MAX);
         assert_eq!(format!("{0} {0:?}", RunSeq::MAX), "9223372036854775807 9223372036854775807");
     }
 
     #[test]
     fn a_counter_is_a_json_integer() {
-        assert_eq!(serde_json::from_str::<Attempt>("7").unwrap().to_string(), "7");
+        assert_eq!(serde_json::from_str::<AttemptNumber>("7").unwrap().to_string(), "7");
         assert_eq!(serde_json::from_str::<RunSeq>("0").unwrap(), RunSeq::ZERO);
         for text in ["0", "-1", "1.0", "1e0", "2147483648", "\"1\"", "null"] {
-            assert!(serde_json::from_str::<Attempt>(text).is_err(), "{text}");
+            assert!(serde_json::from_str::<AttemptNumber>(text).is_err(), "{text}");
         }
         for text in ["-1", "1.0", "9223372036854775808", "\"1\"", "null"] {
             assert!(serde_json::from_str::<RunSeq>(text).is_err(), "{text}");

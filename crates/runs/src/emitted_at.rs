@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use onward_journal::{Text, Timestamp};
+use onward_journal::{SharedText, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::IdError;
-use crate::id::{Expected, serde_as_text};
+use crate::RunValueError;
+use crate::id::{ExpectedFormat, serde_as_text};
 
 /// An instant of a producer's clock: its RFC 3339 text, verbatim, and the same to the microsecond.
 ///
@@ -21,7 +21,7 @@ use crate::id::{Expected, serde_as_text};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EmittedAt {
     at: Timestamp,
-    text: Text,
+    text: SharedText,
 }
 
 impl EmittedAt {
@@ -34,29 +34,29 @@ impl EmittedAt {
     }
 
     /// The instant, cut off at the microsecond.
-    pub const fn at(&self) -> Timestamp {
+    pub const fn to_timestamp(&self) -> Timestamp {
         self.at
     }
 }
 
-impl Expected for EmittedAt {
+impl ExpectedFormat for EmittedAt {
     const EXPECTED: &'static str = "an RFC 3339 instant in UTC, such as \"2026-03-01T12:00:00Z\"";
 }
 
 impl FromStr for EmittedAt {
-    type Err = IdError;
+    type Err = RunValueError;
 
     /// Reads RFC 3339 with the offset `Z` or `+00:00`.
-    fn from_str(text: &str) -> Result<Self, IdError> {
+    fn from_str(text: &str) -> Result<Self, RunValueError> {
         let is_utc = ["Z", "z", "+00:00"].iter().any(|offset| text.ends_with(offset));
         let at = if is_utc && text.len() <= Self::BYTES_MAX { text.parse().ok() } else { None };
-        at.map(|at| Self { at, text: Text::from(text) }).ok_or_else(|| IdError::new::<Self>(text))
+        at.map(|at| Self { at, text: SharedText::from(text) }).ok_or_else(|| RunValueError::new::<Self>(text))
     }
 }
 
 impl From<Timestamp> for EmittedAt {
     fn from(at: Timestamp) -> Self {
-        Self { at, text: Text::from(at.to_string()) }
+        Self { at, text: SharedText::from(at.to_string()) }
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
     fn our_own_instants_are_written_in_utc() {
         let at = Timestamp::EPOCH.plus_ms(1_500);
         assert_eq!(EmittedAt::from(at).as_str(), "1970-01-01T00:00:01.5Z");
-        assert_eq!(EmittedAt::from(at).at(), at);
+        assert_eq!(EmittedAt::from(at).to_timestamp(), at);
         assert_eq!(EmittedAt::from(Timestamp::MIN).as_str().parse(), Ok(EmittedAt::from(Timestamp::MIN)));
     }
 }

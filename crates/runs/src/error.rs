@@ -4,11 +4,11 @@
 use onward_journal::Payload;
 use thiserror::Error;
 
-use crate::EventType;
+use crate::RunEventType;
 
 /// Why a JSON text is not an event, a record or an append result, or why an event contradicts itself.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum EventError {
+pub enum RunEventError {
     /// The text is not one JSON object.
     #[error("not a JSON object: {0}")]
     Json(String),
@@ -22,7 +22,7 @@ pub enum EventError {
     },
     /// A field holds something else.
     #[error("field `{field}` is {found}: expected {expected}")]
-    Wrong {
+    Mismatch {
         /// Its name.
         field: &'static str,
         /// What stands there.
@@ -35,19 +35,19 @@ pub enum EventError {
     Repeated(String),
     /// A producer supplied what the store assigns.
     #[error("field `{0}` is assigned by the store: producers never supply it")]
-    Assigned(&'static str),
+    StoreAssigned(&'static str),
     /// Unknown fields were given under the name of a known one.
     #[error("field {0} has a place of its own: expected only unknown fields")]
-    NotExtra(String),
+    KnownExtraField(String),
     /// The unknown fields are nested too deep.
-    #[error("unknown fields are nested more than {max} deep", max = Payload::DEPTH_MAX)]
+    #[error("unknown fields are nested more than {max} deep", max = Payload::NESTING_MAX)]
     ExtraTooDeep,
     /// The event is about a step, and does not say which.
     #[error("field `stepId` is missing: {0} is about a step")]
-    StepMissing(EventType),
+    StepMissing(RunEventType),
     /// The event is about the whole run, and names a step.
     #[error("field `stepId` is there, but {0} is about the whole run")]
-    StepUnexpected(EventType),
+    StepUnexpected(RunEventType),
     /// The payload is not an object.
     #[error("field `payload` is {0}: expected an object")]
     PayloadNotObject(String),

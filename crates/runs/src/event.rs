@@ -3,17 +3,17 @@
 use onward_journal::{Payload, Timestamp};
 
 use crate::{
-    Attempt, EmittedAt, EnvironmentId, EventError, EventId, EventType, Extra, IdempotencyKey, PlanId, PlanVersion,
-    ProjectId, RunId, RunSeq, Signal, StepId, TenantId, shown, wire,
+    AttemptNumber, EmittedAt, EnvironmentId, RunEventError, RunEventId, RunEventType, ExtraFields, IdempotencyKey, PlanId, PlanVersion,
+    ProjectId, RunId, RunSeq, RunSignal, StepId, TenantId, excerpt, event_json,
 };
 
 /// An event as a producer hands it in: without a place in the run and without the store's time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunEventWrite {
     /// The event itself; random, chosen by the producer.
-    pub event_id: EventId,
+    pub event_id: RunEventId,
     /// What happened.
-    pub event_type: EventType,
+    pub event_type: RunEventType,
     /// When, by the producer's clock.
     pub emitted_at: EmittedAt,
     /// To which run.
@@ -29,9 +29,9 @@ pub struct RunEventWrite {
     /// The plan's version.
     pub plan_version: PlanVersion,
     /// Which try of the platform's it is; no part of the idempotency key.
-    pub engine_attempt_id: Attempt,
+    pub engine_attempt_id: AttemptNumber,
     /// Which try of the business's it is.
-    pub logical_attempt_id: Attempt,
+    pub logical_attempt_id: AttemptNumber,
     /// What makes a repeated append the same append.
     pub idempotency_key: IdempotencyKey,
     /// The step that it is about, if it is about one.
@@ -39,36 +39,36 @@ pub struct RunEventWrite {
     /// What else there is to say: a JSON object.
     pub payload: Option<Payload>,
     /// Fields that are not known here.
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 impl RunEventWrite {
     /// Reads and checks the text of one JSON object.
-    pub fn from_json(text: &str) -> Result<Self, EventError> {
-        wire::read_write(text)
+    pub fn from_json(text: &str) -> Result<Self, RunEventError> {
+        event_json::read_event_write(text)
     }
 
     /// The event as the text of one JSON object.
     pub fn to_json(&self) -> String {
-        wire::written(self)
+        event_json::to_json_text(self)
     }
 
     /// Whether the event agrees with itself: a step where its type needs one and none where it is about the whole run,
     /// an object for a payload, and a signal that is named in full or not at all.
-    pub fn check_shape(&self) -> Result<(), EventError> {
+    pub fn check_shape(&self) -> Result<(), RunEventError> {
         match &self.step_id {
             None if self.event_type.starts_with("Step") => {
-                return Err(EventError::StepMissing(self.event_type.clone()));
+                return Err(RunEventError::StepMissing(self.event_type.clone()));
             }
             Some(_) if self.event_type.starts_with("Run") => {
-                return Err(EventError::StepUnexpected(self.event_type.clone()));
+                return Err(RunEventError::StepUnexpected(self.event_type.clone()));
             }
             _ => {}
         }
         if let Some(payload) = self.payload.as_ref().filter(|payload| !payload.as_str().starts_with('{')) {
-            return Err(EventError::PayloadNotObject(shown::text(payload.as_str())));
+            return Err(RunEventError::PayloadNotObject(excerpt::quote_excerpt(payload.as_str())));
         }
-        Signal::of(self).map(|_| ())
+        RunSignal::from_event(self).map(|_| ())
     }
 }
 
@@ -85,13 +85,13 @@ pub struct RunEventRecord {
 
 impl RunEventRecord {
     /// Reads and checks the text of one JSON object.
-    pub fn from_json(text: &str) -> Result<Self, EventError> {
-        wire::read_record(text)
+    pub fn from_json(text: &str) -> Result<Self, RunEventError> {
+        event_json::read_event_record(text)
     }
 
     /// The record as the text of one JSON object.
     pub fn to_json(&self) -> String {
-        wire::written(self)
+        event_json::to_json_text(self)
     }
 }
 
@@ -99,7 +99,7 @@ impl RunEventRecord {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppendResult {
     /// The event that holds the idempotency key: this one, or the one that came first.
-    pub event_id: EventId,
+    pub event_id: RunEventId,
     /// Its place in the run.
     pub run_seq: RunSeq,
     /// When it was committed.
@@ -112,12 +112,12 @@ pub struct AppendResult {
 
 impl AppendResult {
     /// Reads the text of one JSON object; unknown fields are passed over.
-    pub fn from_json(text: &str) -> Result<Self, EventError> {
-        wire::read_result(text)
+    pub fn from_json(text: &str) -> Result<Self, RunEventError> {
+        event_json::read_append_result(text)
     }
 
     /// The result as the text of one JSON object.
     pub fn to_json(&self) -> String {
-        wire::written(self)
+        event_json::to_json_text(self)
     }
 }

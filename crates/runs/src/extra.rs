@@ -7,10 +7,10 @@ use std::fmt;
 use onward_journal::Payload;
 use serde_json::value::RawValue;
 
-use crate::EventError;
-use crate::json::Members;
-use crate::shown;
-use crate::wire::Member;
+use crate::RunEventError;
+use crate::json::JsonMembers;
+use crate::excerpt;
+use crate::event_json::Member;
 
 /// The unknown fields of an event as one JSON object, or nothing at all.
 ///
@@ -22,23 +22,23 @@ use crate::wire::Member;
 /// # Ok::<(), onward_runs::EventError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Extra(Option<Payload>);
+pub struct ExtraFields(Option<Payload>);
 
-impl Extra {
+impl ExtraFields {
     /// No unknown fields.
     pub const NONE: Self = Self(None);
 
     /// Reads an object that holds only fields that are not known here.
-    pub fn parse(text: &str) -> Result<Self, EventError> {
-        let members = Members::parse(text)?;
+    pub fn parse(text: &str) -> Result<Self, RunEventError> {
+        let members = JsonMembers::parse_object(text)?;
         if let Some((name, _)) = members.0.iter().find(|(name, _)| Member::named(name).is_some()) {
-            return Err(EventError::NotExtra(shown::text(name)));
+            return Err(RunEventError::KnownExtraField(excerpt::quote_excerpt(name)));
         }
-        Self::of(&members)
+        Self::from_members(&members)
     }
 
     /// These fields, none of which is known.
-    pub(crate) fn of(members: &Members<'_>) -> Result<Self, EventError> {
+    pub(crate) fn from_members(members: &JsonMembers<'_>) -> Result<Self, RunEventError> {
         if members.0.is_empty() {
             return Ok(Self::NONE);
         }
@@ -46,7 +46,7 @@ impl Extra {
         let mut text = String::new();
         for (name, value) in &members.0 {
             if !names.insert(&**name) {
-                return Err(EventError::Repeated(shown::text(name)));
+                return Err(RunEventError::Repeated(excerpt::quote_excerpt(name)));
             }
             text.push(if text.is_empty() { '{' } else { ',' });
             text += &serde_json::Value::from(&**name).to_string();
@@ -54,7 +54,7 @@ impl Extra {
             text += value.get();
         }
         text.push('}');
-        Payload::parse(&text).map(|object| Self(Some(object))).map_err(|_| EventError::ExtraTooDeep)
+        Payload::parse(&text).map(|object| Self(Some(object))).map_err(|_| RunEventError::ExtraTooDeep)
     }
 
     /// The fields as the text of one object; `None` if there are none.
@@ -63,19 +63,19 @@ impl Extra {
     }
 
     /// Calls `each` with every field.
-    pub(crate) fn try_for_each<E: serde::ser::Error>(
+    pub(crate) fn try_for_each_field<E: serde::ser::Error>(
         &self,
         mut each: impl FnMut(&str, &RawValue) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(text) = self.as_json() else {
             return Ok(());
         };
-        let members = Members::parse(text).map_err(E::custom)?;
+        let members = JsonMembers::parse_object(text).map_err(E::custom)?;
         members.0.iter().try_for_each(|(name, value)| each(name, value))
     }
 }
 
-impl fmt::Debug for Extra {
+impl fmt::Debug for ExtraFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_json().unwrap_or("{}"))
     }
@@ -88,16 +88,16 @@ mod tests {
     #[test]
     fn fields_are_kept_in_their_order_and_spelling() {
         let text = r#"{"z":1.0,"a":123456789012345678901234567890,"é":{"b":[null,1e400]},"\"":"\u0000"}"#;
-        let extra = Extra::parse(text).unwrap();
+        let extra = ExtraFields::parse(text).unwrap();
         assert_eq!(extra.as_json(), Some(text));
-        assert_eq!(format!("{extra:?} {:?}", Extra::NONE), format!("{text} {{}}"));
+        assert_eq!(format!("{extra:?} {:?}", ExtraFields::NONE), format!("{text} {{}}"));
     }
 
     #[test]
     fn no_field_costs_no_memory() {
-        assert_eq!(Extra::parse(" {\n} ").unwrap(), Extra::NONE);
-        assert_eq!(Extra::NONE.as_json(), None);
-        assert_eq!(size_of::<Extra>(), size_of::<&str>());
+        assert_eq!(ExtraFields::parse(" {\n} ").unwrap(), ExtraFields::NONE);
+        assert_eq!(ExtraFields::NONE.as_json(), None);
+        assert_eq!(size_of::<ExtraFields>(), size_of::<&str>());
     }
 
     #[test]
@@ -107,19 +107,19 @@ mod tests {
             (r#"{"runSeq":1}"#, r#"field "runSeq" has a place of its own: expected only unknown fields"#),
             (r#"{"a":1,"payload":{}}"#, r#"field "payload" has a place of its own: expected only unknown fields"#),
         ] {
-            assert_eq!(Extra::parse(text).unwrap_err().to_string(), complaint);
+            assert_eq!(ExtraFields::parse(text).unwrap_err().to_string(), complaint);
         }
         for text in ["", "null", "[]", "1", "{", r#"{"a":}"#, r#"{"a":1}{}"#] {
-            assert!(matches!(Extra::parse(text), Err(EventError::Json(_))), "{text}");
+            assert!(matches!(ExtraFields::parse(text), Err(RunEventError::Json(_))), "{text}");
         }
     }
 
     #[test]
     fn nesting_is_bounded() {
         let nested = |depth: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1));
-        assert!(Extra::parse(&nested(Payload::DEPTH_MAX)).is_ok());
-        for depth in [Payload::DEPTH_MAX + 1, 1_000_000] {
-            assert_eq!(Extra::parse(&nested(depth)), Err(EventError::ExtraTooDeep));
+        assert!(ExtraFields::parse(&nested(Payload::NESTING_MAX)).is_ok());
+        for depth in [Payload::NESTING_MAX + 1, 1_000_000] {
+            assert_eq!(ExtraFields::parse(&nested(depth)), Err(RunEventError::ExtraTooDeep));
         }
     }
 }

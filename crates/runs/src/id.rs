@@ -6,28 +6,28 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-use onward_journal::{Text, hex};
+use onward_journal::{SharedText, hex};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
-use crate::shown;
+use crate::excerpt;
 
 /// Why a value is not the id, counter or instant it should be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{found} is not valid: expected {expected}")]
-pub struct IdError {
+pub struct RunValueError {
     found: String,
     expected: &'static str,
 }
 
-impl IdError {
-    pub(crate) fn new<T: Expected>(found: &str) -> Self {
-        Self { found: shown::text(found), expected: T::EXPECTED }
+impl RunValueError {
+    pub(crate) fn new<T: ExpectedFormat>(found: &str) -> Self {
+        Self { found: excerpt::quote_excerpt(found), expected: T::EXPECTED }
     }
 }
 
 /// What a value of this type looks like, as part of a sentence.
-pub(crate) trait Expected {
+pub(crate) trait ExpectedFormat {
     const EXPECTED: &'static str;
 }
 
@@ -56,29 +56,29 @@ macro_rules! text_ids {
         ///
         /// Shared text: a clone is a counter, not a copy.
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Text);
+        pub struct $name(SharedText);
 
         impl $name {
             /// A longer one is a message, not a name.
             pub const BYTES_MAX: usize = $bytes_max;
 
             /// The shared text.
-            pub const fn as_text(&self) -> &Text {
+            pub const fn as_text(&self) -> &SharedText {
                 &self.0
             }
         }
 
-        impl Expected for $name {
+        impl ExpectedFormat for $name {
             const EXPECTED: &'static str = $expected;
         }
 
         impl FromStr for $name {
-            type Err = IdError;
+            type Err = RunValueError;
 
-            fn from_str(text: &str) -> Result<Self, IdError> {
+            fn from_str(text: &str) -> Result<Self, RunValueError> {
                 let reserved: &[&str] = $reserved;
-                let fits = is_part(text, Self::BYTES_MAX) && !reserved.contains(&text);
-                if fits { Ok(Self(Text::from(text))) } else { Err(IdError::new::<Self>(text)) }
+                let fits = is_key_part(text, Self::BYTES_MAX) && !reserved.contains(&text);
+                if fits { Ok(Self(SharedText::from(text))) } else { Err(RunValueError::new::<Self>(text)) }
             }
         }
 
@@ -113,7 +113,7 @@ macro_rules! text_ids {
 }
 
 /// Whether a text can be one part of an idempotency key.
-fn is_part(text: &str, bytes_max: usize) -> bool {
+fn is_key_part(text: &str, bytes_max: usize) -> bool {
     (1..=bytes_max).contains(&text.len()) && !text.chars().any(|char| char.is_control() || char == '|')
 }
 
@@ -135,7 +135,7 @@ text_ids! {
         "a string of 1 to 255 bytes without control characters or `|`, \
          and not RUN, SignalAccepted or SignalRejected";
     /// What happened, such as `StepStarted`. Any name is valid; [`EventKind`](crate::EventKind) has those with a meaning.
-    EventType: 64 bytes, except &[], "a string of 1 to 64 bytes without control characters or `|`";
+    RunEventType: 64 bytes, except &[], "a string of 1 to 64 bytes without control characters or `|`";
     /// What an operator's signal asks for, such as `PAUSE`.
     SignalType: 64 bytes, except &[], "a string of 1 to 64 bytes without control characters or `|`";
     /// One signal: a repeat with the same id is the same signal.
@@ -144,14 +144,14 @@ text_ids! {
 
 /// The producer's name for one event: a random UUID (version 4).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EventId([u8; 16]);
+pub struct RunEventId([u8; 16]);
 
-impl EventId {
+impl RunEventId {
     /// The id of these bytes, whose version and variant bits must be those of a random UUID.
-    pub fn from_bytes(bytes: [u8; 16]) -> Result<Self, IdError> {
+    pub fn from_bytes(bytes: [u8; 16]) -> Result<Self, RunValueError> {
         let id = Self(bytes);
         let is_random = bytes[6] >> 4 == 4 && bytes[8] >> 6 == 0b10;
-        if is_random { Ok(id) } else { Err(IdError::new::<Self>(&id.to_string())) }
+        if is_random { Ok(id) } else { Err(RunValueError::new::<Self>(&id.to_string())) }
     }
 
     /// The bytes, in the order of the text.
@@ -160,35 +160,35 @@ impl EventId {
     }
 }
 
-impl Expected for EventId {
+impl ExpectedFormat for RunEventId {
     const EXPECTED: &'static str = "a UUID of version 4, such as \"0d3c6a9e-4f0c-4a8e-9d5d-3d4c0f7dbb8a\"";
 }
 
-impl FromStr for EventId {
-    type Err = IdError;
+impl FromStr for RunEventId {
+    type Err = RunValueError;
 
     /// Reads the 36 characters with their hyphens, in either case.
-    fn from_str(text: &str) -> Result<Self, IdError> {
+    fn from_str(text: &str) -> Result<Self, RunValueError> {
         let hyphened = text.len() == 36 && [8, 13, 18, 23].iter().all(|&at| text.as_bytes()[at] == b'-');
         let digits = || text.split('-').collect::<String>();
-        let bytes = if hyphened { hex::decode_array(&digits()) } else { None };
-        bytes.and_then(|bytes| Self::from_bytes(bytes).ok()).ok_or_else(|| IdError::new::<Self>(text))
+        let bytes = if hyphened { hex::decode_hex_array(&digits()) } else { None };
+        bytes.and_then(|bytes| Self::from_bytes(bytes).ok()).ok_or_else(|| RunValueError::new::<Self>(text))
     }
 }
 
-impl fmt::Display for EventId {
+impl fmt::Display for RunEventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, group) in [0..4, 4..6, 6..8, 8..10, 10..16].into_iter().enumerate() {
             if index > 0 {
                 f.write_str("-")?;
             }
-            hex::write(f, &self.0[group])?;
+            hex::write_hex(f, &self.0[group])?;
         }
         Ok(())
     }
 }
 
-impl fmt::Debug for EventId {
+impl fmt::Debug for RunEventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
@@ -210,23 +210,23 @@ impl IdempotencyKey {
     }
 }
 
-impl Expected for IdempotencyKey {
+impl ExpectedFormat for IdempotencyKey {
     const EXPECTED: &'static str = "64 lowercase hex digits";
 }
 
 impl FromStr for IdempotencyKey {
-    type Err = IdError;
+    type Err = RunValueError;
 
     /// Reads exactly 64 lowercase hex digits: two spellings of a key would be two keys in a foreign store.
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        let bytes = if text.bytes().any(|byte| byte.is_ascii_uppercase()) { None } else { hex::decode_array(text) };
-        bytes.map(Self).ok_or_else(|| IdError::new::<Self>(text))
+    fn from_str(text: &str) -> Result<Self, RunValueError> {
+        let bytes = if text.bytes().any(|byte| byte.is_ascii_uppercase()) { None } else { hex::decode_hex_array(text) };
+        bytes.map(Self).ok_or_else(|| RunValueError::new::<Self>(text))
     }
 }
 
 impl fmt::Display for IdempotencyKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex::write(f, &self.0)
+        hex::write_hex(f, &self.0)
     }
 }
 
@@ -236,7 +236,7 @@ impl fmt::Debug for IdempotencyKey {
     }
 }
 
-serde_as_text!(EventId, |id| &id.to_string());
+serde_as_text!(RunEventId, |id| &id.to_string());
 serde_as_text!(IdempotencyKey, |key| &key.to_string());
 
 #[cfg(test)]
@@ -255,8 +255,8 @@ mod tests {
             assert!(text.parse::<RunId>().is_err(), "{text:?}");
             assert!(text.parse::<StepId>().is_err(), "{text:?}");
         }
-        assert!("x".repeat(64).parse::<EventType>().is_ok());
-        assert!("x".repeat(65).parse::<EventType>().is_err());
+        assert!("x".repeat(64).parse::<RunEventType>().is_ok());
+        assert!("x".repeat(65).parse::<RunEventType>().is_err());
     }
 
     #[test]
@@ -279,28 +279,28 @@ mod tests {
 
     #[test]
     fn an_event_id_is_a_random_uuid_in_either_case() {
-        let id: EventId = UUID.parse().unwrap();
+        let id: RunEventId = UUID.parse().unwrap();
         assert_eq!(UUID.to_uppercase().parse(), Ok(id));
         assert_eq!(format!("{id} {id:?}"), format!("{UUID} {UUID}"));
-        assert_eq!(EventId::from_bytes(*id.as_bytes()), Ok(id));
+        assert_eq!(RunEventId::from_bytes(*id.as_bytes()), Ok(id));
     }
 
     #[test]
     fn any_other_uuid_is_refused() {
         let with = |at: usize, digit: &str| format!("{}{digit}{}", &UUID[..at], &UUID[at + 1..]);
         for variant in ["8", "9", "a", "b", "A", "B"] {
-            assert!(with(19, variant).parse::<EventId>().is_ok());
+            assert!(with(19, variant).parse::<RunEventId>().is_ok());
         }
         for wrong in ["1", "3", "5", "7"] {
-            assert!(with(14, wrong).parse::<EventId>().is_err(), "version {wrong}");
-            assert!(with(19, wrong).parse::<EventId>().is_err(), "variant {wrong}");
+            assert!(with(14, wrong).parse::<RunEventId>().is_err(), "version {wrong}");
+            assert!(with(19, wrong).parse::<RunEventId>().is_err(), "variant {wrong}");
         }
-        assert!(with(19, "c").parse::<EventId>().is_err());
+        assert!(with(19, "c").parse::<RunEventId>().is_err());
         let bare = UUID.replace('-', "");
         for text in ["", &bare, &format!("{{{UUID}}}"), &with(8, "0"), &with(7, "-"), &with(0, "g"), &with(13, " ")] {
-            assert!(text.parse::<EventId>().is_err(), "{text}");
+            assert!(text.parse::<RunEventId>().is_err(), "{text}");
         }
-        assert!(EventId::from_bytes([0; 16]).is_err());
+        assert!(RunEventId::from_bytes([0; 16]).is_err());
     }
 
     #[test]
@@ -320,6 +320,6 @@ mod tests {
         assert_eq!(&*serde_json::from_str::<RunId>(r#""r\u002d1""#).unwrap(), "r-1");
         assert!(serde_json::from_str::<RunId>(r#""a|b""#).is_err());
         assert!(serde_json::from_str::<RunId>("1").is_err());
-        assert_eq!(serde_json::from_str::<EventId>(&format!("\"{UUID}\"")).unwrap().to_string(), UUID);
+        assert_eq!(serde_json::from_str::<RunEventId>(&format!("\"{UUID}\"")).unwrap().to_string(), UUID);
     }
 }

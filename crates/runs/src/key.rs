@@ -10,13 +10,13 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use crate::{
-    Attempt, EventError, EventKind, EventType, IdempotencyKey, PlanId, PlanVersion, RunEventWrite, RunId, Signal,
+    AttemptNumber, RunEventError, RunEventKind, RunEventType, IdempotencyKey, PlanId, PlanVersion, RunEventWrite, RunId, RunSignal,
     StepId,
 };
 
 /// Which parts a key is made of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum KeyForm {
+pub enum IdempotencyKeyForm {
     /// `runId|stepId or RUN|logicalAttemptId|eventType|planId|planVersion`.
     V2,
     /// `runId|SIGNAL|signalType|signalId|logicalAttemptId|planId|planVersion`, then the step if there is one, then the
@@ -27,7 +27,7 @@ pub enum KeyForm {
     V1,
 }
 
-impl Display for KeyForm {
+impl Display for IdempotencyKeyForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::V2 => "v2",
@@ -39,26 +39,26 @@ impl Display for KeyForm {
 
 /// The parts of an event that keys are made of. They are ids, so none can hold the separator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KeyParts<'a> {
+pub struct IdempotencyKeyParts<'a> {
     /// The run.
     pub run_id: &'a RunId,
     /// The step, if the event is about one.
     pub step_id: Option<&'a StepId>,
     /// Which try of the business's it is.
-    pub logical_attempt_id: Attempt,
+    pub logical_attempt_id: AttemptNumber,
     /// What happened.
-    pub event_type: &'a EventType,
+    pub event_type: &'a RunEventType,
     /// The plan.
     pub plan_id: &'a PlanId,
     /// The plan's version.
     pub plan_version: &'a PlanVersion,
     /// The signal that caused the event, if one did.
-    pub signal: Option<&'a Signal>,
+    pub signal: Option<&'a RunSignal>,
 }
 
-impl<'a> KeyParts<'a> {
+impl<'a> IdempotencyKeyParts<'a> {
     /// The parts of `event`, which `signal` caused.
-    pub const fn of(event: &'a RunEventWrite, signal: Option<&'a Signal>) -> Self {
+    pub const fn from_event(event: &'a RunEventWrite, signal: Option<&'a RunSignal>) -> Self {
         Self {
             run_id: &event.run_id,
             step_id: event.step_id.as_ref(),
@@ -71,57 +71,57 @@ impl<'a> KeyParts<'a> {
     }
 
     /// The key's text in the form that producers write.
-    pub const fn preimage(self) -> Preimage<'a> {
-        let form = if self.signal.is_some() { KeyForm::Signal } else { KeyForm::V2 };
-        Preimage { form, parts: self }
+    pub const fn current_preimage(self) -> KeyPreimage<'a> {
+        let form = if self.signal.is_some() { IdempotencyKeyForm::Signal } else { IdempotencyKeyForm::V2 };
+        KeyPreimage { form, parts: self }
     }
 
     /// The key's text in version 1, which knew no signals.
-    pub const fn preimage_v1(self) -> Preimage<'a> {
-        Preimage { form: KeyForm::V1, parts: self }
+    pub const fn preimage_v1(self) -> KeyPreimage<'a> {
+        KeyPreimage { form: IdempotencyKeyForm::V1, parts: self }
     }
 }
 
 /// The text that a key is the hash of; [`Display`] shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Preimage<'a> {
-    form: KeyForm,
-    parts: KeyParts<'a>,
+pub struct KeyPreimage<'a> {
+    form: IdempotencyKeyForm,
+    parts: IdempotencyKeyParts<'a>,
 }
 
-impl Preimage<'_> {
+impl KeyPreimage<'_> {
     /// The form it has.
-    pub const fn form(&self) -> KeyForm {
+    pub const fn key_form(&self) -> IdempotencyKeyForm {
         self.form
     }
 
     /// The hash of it. Nothing is allocated.
-    pub fn key(&self) -> IdempotencyKey {
-        let mut hash = Hash(Sha256::new());
-        self.write(&mut hash).expect("a hash takes in any text");
+    pub fn compute_key(&self) -> IdempotencyKey {
+        let mut hash = KeyHasher(Sha256::new());
+        self.write_preimage(&mut hash).expect("a hash takes in any text");
         IdempotencyKey::from_bytes(hash.0.finalize().into())
     }
 
-    fn write(&self, out: &mut impl Write) -> fmt::Result {
-        let KeyParts { run_id, step_id, logical_attempt_id, event_type, plan_id, plan_version, signal } = &self.parts;
+    fn write_preimage(&self, out: &mut impl Write) -> fmt::Result {
+        let IdempotencyKeyParts { run_id, step_id, logical_attempt_id, event_type, plan_id, plan_version, signal } = &self.parts;
         let step = step_id.as_ref().map_or(&"RUN" as &dyn Display, |id| id);
         match (self.form, signal) {
-            (KeyForm::V1, _) => join(out, &[run_id, step, logical_attempt_id, event_type, plan_version]),
-            (_, None) => join(out, &[run_id, step, logical_attempt_id, event_type, plan_id, plan_version]),
-            (_, Some(Signal { signal_type, signal_id })) => {
+            (IdempotencyKeyForm::V1, _) => join_parts(out, &[run_id, step, logical_attempt_id, event_type, plan_version]),
+            (_, None) => join_parts(out, &[run_id, step, logical_attempt_id, event_type, plan_id, plan_version]),
+            (_, Some(RunSignal { signal_type, signal_id })) => {
                 let attempt = logical_attempt_id;
-                join(out, &[run_id, &"SIGNAL", signal_type, signal_id, attempt, plan_id, plan_version])?;
+                join_parts(out, &[run_id, &"SIGNAL", signal_type, signal_id, attempt, plan_id, plan_version])?;
                 if let Some(step_id) = step_id {
                     write!(out, "|{step_id}")?;
                 }
-                let decides = matches!(event_type.kind(), EventKind::Signal(_));
+                let decides = matches!(event_type.event_kind(), RunEventKind::Signal(_));
                 if decides { write!(out, "|{event_type}") } else { Ok(()) }
             }
         }
     }
 }
 
-fn join(out: &mut impl Write, parts: &[&dyn Display]) -> fmt::Result {
+fn join_parts(out: &mut impl Write, parts: &[&dyn Display]) -> fmt::Result {
     for (index, part) in parts.iter().enumerate() {
         let separator = if index > 0 { "|" } else { "" };
         write!(out, "{separator}{part}")?;
@@ -129,16 +129,16 @@ fn join(out: &mut impl Write, parts: &[&dyn Display]) -> fmt::Result {
     Ok(())
 }
 
-impl Display for Preimage<'_> {
+impl Display for KeyPreimage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f)
+        self.write_preimage(f)
     }
 }
 
 /// Text goes into the hash piece by piece.
-struct Hash(Sha256);
+struct KeyHasher(Sha256);
 
-impl Write for Hash {
+impl Write for KeyHasher {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.update(text);
         Ok(())
@@ -147,30 +147,30 @@ impl Write for Hash {
 
 impl IdempotencyKey {
     /// The key that `event` should carry, in the form that suits it.
-    pub fn of(event: &RunEventWrite) -> Result<Self, EventError> {
-        let signal = Signal::of(event)?;
-        Ok(KeyParts::of(event, signal.as_ref()).preimage().key())
+    pub fn for_event(event: &RunEventWrite) -> Result<Self, RunEventError> {
+        let signal = RunSignal::from_event(event)?;
+        Ok(IdempotencyKeyParts::from_event(event, signal.as_ref()).current_preimage().compute_key())
     }
 
     /// The key of version 2 of `event`.
-    pub fn v2(event: &RunEventWrite) -> Self {
-        KeyParts::of(event, None).preimage().key()
+    pub fn for_event_v2(event: &RunEventWrite) -> Self {
+        IdempotencyKeyParts::from_event(event, None).current_preimage().compute_key()
     }
 
     /// The key of `event`, which `signal` caused.
-    pub fn signal(event: &RunEventWrite, signal: &Signal) -> Self {
-        KeyParts::of(event, Some(signal)).preimage().key()
+    pub fn for_signal_event(event: &RunEventWrite, signal: &RunSignal) -> Self {
+        IdempotencyKeyParts::from_event(event, Some(signal)).current_preimage().compute_key()
     }
 
     /// The key of version 1 of `event`.
-    pub fn v1(event: &RunEventWrite) -> Self {
-        KeyParts::of(event, None).preimage_v1().key()
+    pub fn for_event_v1(event: &RunEventWrite) -> Self {
+        IdempotencyKeyParts::from_event(event, None).preimage_v1().compute_key()
     }
 }
 
 /// Which forms [`verify`] lets pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Accept {
+pub enum AcceptedKeyForms {
     /// The one that producers write.
     V2Only,
     /// Also that of version 1: a log that is imported.
@@ -180,15 +180,15 @@ pub enum Accept {
 /// Which form the key of `event` has, or the key that it should have.
 ///
 /// A signal that is not named in full counts as none here: [`RunEventWrite::check_shape`] refuses such an event.
-pub fn verify(event: &RunEventWrite, accept: Accept) -> Result<KeyForm, KeyMismatch> {
-    let signal = Signal::of(event).unwrap_or_default();
-    let parts = KeyParts::of(event, signal.as_ref());
-    let (found, preimage) = (event.idempotency_key, parts.preimage());
-    let expected = preimage.key();
+pub fn verify_idempotency_key(event: &RunEventWrite, accept: AcceptedKeyForms) -> Result<IdempotencyKeyForm, KeyMismatch> {
+    let signal = RunSignal::from_event(event).unwrap_or_default();
+    let parts = IdempotencyKeyParts::from_event(event, signal.as_ref());
+    let (found, preimage) = (event.idempotency_key, parts.current_preimage());
+    let expected = preimage.compute_key();
     if found == expected {
-        Ok(preimage.form())
-    } else if accept == Accept::V2OrV1 && found == parts.preimage_v1().key() {
-        Ok(KeyForm::V1)
+        Ok(preimage.key_form())
+    } else if accept == AcceptedKeyForms::V2OrV1 && found == parts.preimage_v1().compute_key() {
+        Ok(IdempotencyKeyForm::V1)
     } else {
         Err(KeyMismatch { expected, found, preimage: preimage.to_string() })
     }

@@ -31,42 +31,42 @@
 //! ```
 
 mod counter;
-mod detail;
+mod payload_detail;
 mod emitted_at;
 mod error;
 mod event;
 mod extra;
 mod id;
 mod json;
-mod judge;
+mod transition_check;
 mod key;
-mod kind;
+mod event_kind;
 mod reduce;
-mod shown;
+mod excerpt;
 mod signal;
 mod snapshot;
 mod status;
 mod steps;
 mod transition;
-mod wire;
+mod event_json;
 
-pub use counter::{Attempt, RunSeq};
+pub use counter::{AttemptNumber, RunSeq};
 pub use emitted_at::EmittedAt;
-pub use error::EventError;
+pub use error::RunEventError;
 pub use event::{AppendResult, RunEventRecord, RunEventWrite};
-pub use extra::Extra;
+pub use extra::ExtraFields;
 pub use id::{
-    EnvironmentId, EventId, EventType, IdError, IdempotencyKey, PlanId, PlanVersion, ProjectId, RunId, SignalId,
+    EnvironmentId, RunEventId, RunEventType, RunValueError, IdempotencyKey, PlanId, PlanVersion, ProjectId, RunId, SignalId,
     SignalType, StepId, TenantId,
 };
-pub use judge::{InvalidTransition, legal};
-pub use key::{Accept, KeyForm, KeyMismatch, KeyParts, Preimage, verify};
-pub use kind::{Decision, EventKind, RunAct, StepAct};
-pub use reduce::{Gap, detect_gaps, incremental_project, project, reduce};
-pub use signal::Signal;
+pub use transition_check::{InvalidTransition, check_transition};
+pub use key::{AcceptedKeyForms, IdempotencyKeyForm, KeyMismatch, IdempotencyKeyParts, KeyPreimage, verify_idempotency_key};
+pub use event_kind::{SignalDecision, RunEventKind, RunAction, StepAction};
+pub use reduce::{RunEventGap, detect_gap, project_from_snapshot, project_run, reduce_event};
+pub use signal::RunSignal;
 pub use snapshot::{
-    ArtifactRef, AttemptSnapshot, Failure, Inconsistencies, Inconsistency, InconsistencyCode, RunSnapshot, StepSnapshot,
+    ArtifactRef, AttemptSnapshot, RunFailure, InconsistencySummary, RunInconsistency, InconsistencyCode, RunSnapshot, StepSnapshot,
 };
-pub use status::{RunStatus, StepStatus, Substatus};
-pub use steps::Steps;
-pub use transition::{Standing, Try, run_allows, run_transition, step_transition};
+pub use status::{RunStatus, StepStatus, RunSubstatus};
+pub use steps::RunSteps;
+pub use transition::{RunTransitionState, AttemptRelation, run_allows_step, run_transition, step_transition};

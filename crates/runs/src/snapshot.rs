@@ -1,10 +1,10 @@
 //! What the events of a run amount to. A snapshot is a value: it is read, kept and sent, and only the reducer makes the next.
 
-use onward_journal::{Payload, Text};
+use onward_journal::{Payload, SharedText};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{raw, text, text_option};
-use crate::{Attempt, EmittedAt, RunId, RunSeq, RunStatus, Standing, StepId, StepStatus, Steps, Substatus};
+use crate::{AttemptNumber, EmittedAt, RunId, RunSeq, RunStatus, RunTransitionState, StepId, StepStatus, RunSteps, RunSubstatus};
 
 /// A run as its events up to [`last_event_seq`](Self::last_event_seq) leave it.
 ///
@@ -18,14 +18,14 @@ pub struct RunSnapshot {
     pub status: RunStatus,
     /// What it is at, within its status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub substatus: Option<Substatus>,
+    pub substatus: Option<RunSubstatus>,
     /// What the latest run event said it is at; `substatus` says so too unless the steps say something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub announced_substatus: Option<Substatus>,
+    pub announced_substatus: Option<RunSubstatus>,
     /// The last event that was taken in.
     pub last_event_seq: RunSeq,
     /// Its steps, in the order in which they first appeared.
-    pub steps: Steps,
+    pub steps: RunSteps,
     /// What its steps made, once it is completed.
     pub artifacts: Vec<ArtifactRef>,
     /// When it started.
@@ -44,10 +44,10 @@ pub struct RunSnapshot {
     pub failed_steps: usize,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<RunFailure>,
     /// The events that should not be in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inconsistencies: Option<Inconsistencies>,
+    pub inconsistencies: Option<InconsistencySummary>,
 }
 
 impl RunSnapshot {
@@ -59,7 +59,7 @@ impl RunSnapshot {
             substatus: None,
             announced_substatus: None,
             last_event_seq: RunSeq::ZERO,
-            steps: Steps::default(),
+            steps: RunSteps::default(),
             artifacts: Vec::new(),
             started_at: None,
             completed_at: None,
@@ -72,9 +72,9 @@ impl RunSnapshot {
     }
 
     /// What decides what may happen to it next.
-    pub fn standing(&self) -> Standing {
-        let cancelling = self.substatus == Some(Substatus::Cancelling);
-        Standing { status: self.status, cancelling, busy: self.steps.running() > 0 }
+    pub fn transition_state(&self) -> RunTransitionState {
+        let cancelling = self.substatus == Some(RunSubstatus::Cancelling);
+        RunTransitionState { status: self.status, is_cancelling: cancelling, has_running_step: self.steps.running_count() > 0 }
     }
 }
 
@@ -99,9 +99,9 @@ pub struct AttemptSnapshot {
     /// Where it is in its life.
     pub status: StepStatus,
     /// Which logical attempt it is.
-    pub logical_attempt_id: Attempt,
+    pub logical_attempt_id: AttemptNumber,
     /// The platform's attempt that the latest event came from.
-    pub engine_attempt_id: Attempt,
+    pub engine_attempt_id: AttemptNumber,
     /// When it first started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<EmittedAt>,
@@ -112,10 +112,10 @@ pub struct AttemptSnapshot {
     pub artifacts: Vec<ArtifactRef>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<RunFailure>,
     /// Why it was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "text_option")]
-    pub reason: Option<Text>,
+    pub reason: Option<SharedText>,
 }
 
 /// Where something lies that a step made. Events carry such pointers, never the thing itself.
@@ -124,54 +124,54 @@ pub struct AttemptSnapshot {
 pub struct ArtifactRef {
     /// Where it lies.
     #[serde(with = "text")]
-    pub uri: Text,
+    pub uri: SharedText,
     /// What it is, such as `log-bundle`.
     #[serde(with = "text")]
-    pub kind: Text,
+    pub kind: SharedText,
     /// The hash of its bytes.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "text_option")]
-    pub sha256: Option<Text>,
+    pub sha256: Option<SharedText>,
     /// How large it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
     /// How long it is kept.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "text_option")]
-    pub expires_at: Option<Text>,
+    pub expires_at: Option<SharedText>,
 }
 
 /// Why a step or a run failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Failure {
+pub struct RunFailure {
     /// What kind of failure it is.
     #[serde(with = "text")]
-    pub code: Text,
+    pub code: SharedText,
     /// What happened, for people.
     #[serde(with = "text")]
-    pub message: Text,
+    pub message: SharedText,
     /// Whether trying again could help.
     pub retryable: bool,
 }
 
 /// The events of a log that no table allows. They changed nothing else.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Inconsistencies {
+pub struct InconsistencySummary {
     /// How many there are.
     pub count: u64,
     /// The first of them.
-    pub first: Inconsistency,
+    pub first: RunInconsistency,
 }
 
 /// An event that should not be in the log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Inconsistency {
+pub struct RunInconsistency {
     /// Where it stands.
     pub run_seq: RunSeq,
     /// What it is called in alerts.
     pub code: InconsistencyCode,
     /// What it is, for people.
     #[serde(with = "text")]
-    pub message: Text,
+    pub message: SharedText,
 }
 
 /// What kind of inconsistency it is; the name is stable.

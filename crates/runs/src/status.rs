@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-macro_rules! words {
+macro_rules! status_words {
     ($($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $variant:ident $word:literal,)+ })+) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ macro_rules! words {
     )+};
 }
 
-words! {
+status_words! {
     /// Where a run is in its life.
     RunStatus {
         /// It was asked for.
@@ -54,7 +54,7 @@ words! {
     }
 
     /// What a run is at, within its status.
-    Substatus {
+    RunSubstatus {
         /// It is paused, and steps that were running still are.
         Draining "DRAINING",
         /// A step runs again after it failed.
@@ -98,8 +98,8 @@ mod tests {
         for status in RunStatus::ALL {
             assert_eq!(serde_json::to_string(status).unwrap(), format!("\"{status}\""));
         }
-        let retrying: Substatus = serde_json::from_str("\"RETRYING\"").unwrap();
-        assert_eq!(retrying, Substatus::Retrying);
+        let retrying: RunSubstatus = serde_json::from_str("\"RETRYING\"").unwrap();
+        assert_eq!(retrying, RunSubstatus::Retrying);
         assert!(serde_json::from_str::<StepStatus>("\"success\"").is_err());
     }
 

@@ -3,24 +3,24 @@
 //! Producers are refused by these tables, and the reducer ignores by them what got into a log nevertheless. There is one
 //! judge.
 
-use crate::{Attempt, RunAct, RunStatus, StepAct, StepStatus};
+use crate::{AttemptNumber, RunAction, RunStatus, StepAction, StepStatus};
 
 /// What decides what may happen to a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Standing {
+pub struct RunTransitionState {
     /// Its status.
     pub status: RunStatus,
     /// Whether cancellation was requested.
-    pub cancelling: bool,
+    pub is_cancelling: bool,
     /// Whether a step is running.
-    pub busy: bool,
+    pub has_running_step: bool,
 }
 
 /// Where `act` leads a run; `None` if it is illegal.
-pub const fn run_transition(standing: Standing, act: RunAct) -> Option<RunStatus> {
-    use RunAct as A;
+pub const fn run_transition(standing: RunTransitionState, act: RunAction) -> Option<RunStatus> {
+    use RunAction as A;
     use RunStatus as S;
-    let Standing { status, cancelling, busy } = standing;
+    let RunTransitionState { status, is_cancelling: cancelling, has_running_step: busy } = standing;
     match (status, act) {
         (S::Completed | S::Failed | S::Cancelled, _) => None,
 
@@ -42,11 +42,11 @@ pub const fn run_transition(standing: Standing, act: RunAct) -> Option<RunStatus
 }
 
 /// Whether `act` may happen to a step while the run has this status. A paused run lets its steps finish.
-pub const fn run_allows(status: RunStatus, act: StepAct) -> bool {
+pub const fn run_allows_step(status: RunStatus, act: StepAction) -> bool {
     match (status, act) {
         (RunStatus::Running, _) => true,
-        (RunStatus::Paused, StepAct::Completed | StepAct::Failed | StepAct::Skipped) => true,
-        (RunStatus::Paused, StepAct::Started) => false,
+        (RunStatus::Paused, StepAction::Completed | StepAction::Failed | StepAction::Skipped) => true,
+        (RunStatus::Paused, StepAction::Started) => false,
         (RunStatus::Pending | RunStatus::Approved, _) => false,
         (RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled, _) => false,
     }
@@ -54,52 +54,52 @@ pub const fn run_allows(status: RunStatus, act: StepAct) -> bool {
 
 /// How the attempts that an event names relate to those of its step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Try {
+pub enum AttemptRelation {
     /// The same attempt of both kinds, or an earlier one of the platform's.
     Same,
     /// The same logical attempt, tried again by the platform.
-    Again,
+    EngineRetry,
     /// The next logical attempt.
-    Next,
+    NextLogical,
     /// An attempt that jumps ahead or goes back.
-    Stray,
+    OutOfOrder,
 }
 
-impl Try {
+impl AttemptRelation {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Same, Self::Again, Self::Next, Self::Stray];
+    pub const ALL: [Self; 4] = [Self::Same, Self::EngineRetry, Self::NextLogical, Self::OutOfOrder];
 
     /// How an event's logical and engine attempt relate to the last ones of its step. Before the first event of a step its
     /// last attempt is none, and 1 is the next.
-    pub fn relate(last: Option<(Attempt, Attempt)>, (logical, engine): (Attempt, Attempt)) -> Self {
+    pub fn from_attempts(last: Option<(AttemptNumber, AttemptNumber)>, (logical, engine): (AttemptNumber, AttemptNumber)) -> Self {
         match last {
-            None if logical == Attempt::FIRST => Self::Next,
-            None => Self::Stray,
+            None if logical == AttemptNumber::FIRST => Self::NextLogical,
+            None => Self::OutOfOrder,
             Some((last, last_engine)) if logical == last && engine <= last_engine => Self::Same,
-            Some((last, _)) if logical == last => Self::Again,
-            Some((last, _)) if last.next() == Some(logical) => Self::Next,
-            Some(_) => Self::Stray,
+            Some((last, _)) if logical == last => Self::EngineRetry,
+            Some((last, _)) if last.next_attempt() == Some(logical) => Self::NextLogical,
+            Some(_) => Self::OutOfOrder,
         }
     }
 }
 
 /// Where `act` of this attempt leads a step; `None` if it is illegal.
-pub const fn step_transition(status: StepStatus, act: StepAct, attempt: Try) -> Option<StepStatus> {
-    use StepAct as A;
+pub const fn step_transition(status: StepStatus, act: StepAction, attempt: AttemptRelation) -> Option<StepStatus> {
+    use StepAction as A;
     use StepStatus as S;
     match (status, act, attempt) {
-        (S::Pending, A::Started, Try::Next) => Some(S::Running),
-        (S::Pending, A::Completed, Try::Next) => Some(S::Success),
-        (S::Pending, A::Failed, Try::Next) => Some(S::Failed),
-        (S::Pending, A::Skipped, Try::Next) => Some(S::Skipped),
+        (S::Pending, A::Started, AttemptRelation::NextLogical) => Some(S::Running),
+        (S::Pending, A::Completed, AttemptRelation::NextLogical) => Some(S::Success),
+        (S::Pending, A::Failed, AttemptRelation::NextLogical) => Some(S::Failed),
+        (S::Pending, A::Skipped, AttemptRelation::NextLogical) => Some(S::Skipped),
 
-        (S::Running, A::Started, Try::Again) => Some(S::Running),
-        (S::Running, A::Completed, Try::Same | Try::Again) => Some(S::Success),
-        (S::Running, A::Failed, Try::Same | Try::Again) => Some(S::Failed),
-        (S::Running, A::Skipped, Try::Same | Try::Again) => Some(S::Skipped),
+        (S::Running, A::Started, AttemptRelation::EngineRetry) => Some(S::Running),
+        (S::Running, A::Completed, AttemptRelation::Same | AttemptRelation::EngineRetry) => Some(S::Success),
+        (S::Running, A::Failed, AttemptRelation::Same | AttemptRelation::EngineRetry) => Some(S::Failed),
+        (S::Running, A::Skipped, AttemptRelation::Same | AttemptRelation::EngineRetry) => Some(S::Skipped),
 
-        (S::Failed, A::Started, Try::Next) => Some(S::Running),
-        (S::Failed, A::Skipped, Try::Same | Try::Again) => Some(S::Skipped),
+        (S::Failed, A::Started, AttemptRelation::NextLogical) => Some(S::Running),
+        (S::Failed, A::Skipped, AttemptRelation::Same | AttemptRelation::EngineRetry) => Some(S::Skipped),
 
         (S::Pending | S::Running | S::Failed | S::Success | S::Skipped, _, _) => None,
     }
@@ -110,7 +110,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::EventKind;
+    use crate::RunEventKind;
 
     fn cell(next: Option<impl ToString>) -> String {
         next.map_or_else(|| "-".to_owned(), |next| next.to_string())
@@ -125,16 +125,16 @@ mod tests {
     }
 
     /// The run's row for an act, while cancelling or busy or both.
-    fn run_row(act: RunAct, cancelling: bool, busy: bool) -> Vec<String> {
-        let standings = RunStatus::ALL.iter().map(|&status| Standing { status, cancelling, busy });
+    fn run_row(act: RunAction, cancelling: bool, busy: bool) -> Vec<String> {
+        let standings = RunStatus::ALL.iter().map(|&status| RunTransitionState { status, is_cancelling: cancelling, has_running_step: busy });
         standings.map(|standing| cell(run_transition(standing, act))).collect()
     }
 
     #[test]
     fn every_status_of_a_run_and_every_event_has_its_row() {
         let mut table = row("", RunStatus::ALL.iter().map(ToString::to_string));
-        for (name, kind) in EventKind::KNOWN {
-            let EventKind::Run(act) = *kind else { continue };
+        for (name, kind) in RunEventKind::KNOWN {
+            let RunEventKind::Run(act) = *kind else { continue };
             let mut rows = vec![run_row(act, false, false)];
             table += &row(name, rows[0].iter().cloned());
             for (note, cancelling, busy) in [("cancelling", true, false), ("busy", false, true), ("both", true, true)] {
@@ -167,9 +167,9 @@ mod tests {
     #[test]
     fn every_status_of_a_run_says_what_its_steps_may_do() {
         let mut table = row("", RunStatus::ALL.iter().map(ToString::to_string));
-        for (name, kind) in EventKind::KNOWN {
-            let EventKind::Step(act) = *kind else { continue };
-            let allowed = |status: &RunStatus| if run_allows(*status, act) { "yes" } else { "-" };
+        for (name, kind) in RunEventKind::KNOWN {
+            let RunEventKind::Step(act) = *kind else { continue };
+            let allowed = |status: &RunStatus| if run_allows_step(*status, act) { "yes" } else { "-" };
             table += &row(name, RunStatus::ALL.iter().map(|status| allowed(status).to_owned()));
         }
         expect![[r#"
@@ -185,9 +185,9 @@ mod tests {
     #[test]
     fn every_status_of_a_step_and_every_event_has_its_row() {
         let mut table = row("", StepStatus::ALL.iter().map(ToString::to_string));
-        for (name, kind) in EventKind::KNOWN {
-            let EventKind::Step(act) = *kind else { continue };
-            for attempt in Try::ALL {
+        for (name, kind) in RunEventKind::KNOWN {
+            let RunEventKind::Step(act) = *kind else { continue };
+            for attempt in AttemptRelation::ALL {
                 let cells = StepStatus::ALL.iter().map(|&status| cell(step_transition(status, act, attempt)));
                 table += &row(&format!("{name}, {attempt:?}"), cells);
             }
@@ -216,19 +216,19 @@ mod tests {
 
     #[test]
     fn attempts_neither_jump_nor_go_back() {
-        let tried = |logical: u32, engine: u32| (Attempt::new(logical).unwrap(), Attempt::new(engine).unwrap());
+        let tried = |logical: u32, engine: u32| (AttemptNumber::new(logical).unwrap(), AttemptNumber::new(engine).unwrap());
         for (last, event, expected) in [
-            (None, tried(1, 7), Try::Next),
-            (None, tried(2, 1), Try::Stray),
-            (Some(tried(2, 3)), tried(2, 3), Try::Same),
-            (Some(tried(2, 3)), tried(2, 2), Try::Same),
-            (Some(tried(2, 3)), tried(2, 4), Try::Again),
-            (Some(tried(2, 3)), tried(3, 1), Try::Next),
-            (Some(tried(2, 3)), tried(1, 4), Try::Stray),
-            (Some(tried(2, 3)), tried(4, 1), Try::Stray),
-            (Some(tried(i32::MAX as u32, 1)), tried(1, 1), Try::Stray),
+            (None, tried(1, 7), AttemptRelation::NextLogical),
+            (None, tried(2, 1), AttemptRelation::OutOfOrder),
+            (Some(tried(2, 3)), tried(2, 3), AttemptRelation::Same),
+            (Some(tried(2, 3)), tried(2, 2), AttemptRelation::Same),
+            (Some(tried(2, 3)), tried(2, 4), AttemptRelation::EngineRetry),
+            (Some(tried(2, 3)), tried(3, 1), AttemptRelation::NextLogical),
+            (Some(tried(2, 3)), tried(1, 4), AttemptRelation::OutOfOrder),
+            (Some(tried(2, 3)), tried(4, 1), AttemptRelation::OutOfOrder),
+            (Some(tried(i32::MAX as u32, 1)), tried(1, 1), AttemptRelation::OutOfOrder),
         ] {
-            assert_eq!(Try::relate(last, event), expected, "{last:?} {event:?}");
+            assert_eq!(AttemptRelation::from_attempts(last, event), expected, "{last:?} {event:?}");
         }
     }
 }

@@ -15,12 +15,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tower_service::Service as _;
 
 /// How long to leave a system alone that has no descriptor for another connection.
-const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Takes connections until `stopped`, and answers them until each has had what it asked for by then.
 ///
 /// A connection has `silence` to say all of the head of its next request; then it is closed.
-pub(crate) async fn take(
+pub(crate) async fn serve_connections(
     listener: TcpListener,
     router: Router,
     silence: Duration,
@@ -32,7 +32,7 @@ pub(crate) async fn take(
     let mut stopped = pin!(stopped);
     loop {
         let stream = tokio::select! {
-            stream = next(&listener) => stream,
+            stream = accept_connection(&listener) => stream,
             () = &mut stopped => break,
         };
         let router = router.clone();
@@ -52,7 +52,7 @@ pub(crate) async fn take(
 }
 
 /// The next connection.
-async fn next(listener: &TcpListener) -> TcpStream {
+async fn accept_connection(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -63,16 +63,16 @@ async fn next(listener: &TcpListener) -> TcpStream {
                 return stream;
             }
             // Whoever asked has gone.
-            Err(error) if is_of_the_connection(&error) => {}
+            Err(error) if is_connection_error(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "a connection cannot be taken");
-                tokio::time::sleep(OUT_OF_DESCRIPTORS).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
-fn is_of_the_connection(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionRefused | ConnectionAborted | ConnectionReset)
 }

@@ -1,36 +1,36 @@
 //! Whoever starts executions and sends them messages. It knows the store alone.
 
-use onward_engine::shard::{cancel, signal};
-use onward_execution::{Execution as InMemory, Limits, Start};
-use onward_journal::{ExecutionId, Text, Timestamp, codec};
-use onward_store::memory::Memory;
-use onward_store::tables::Execution;
-use onward_store::{Commit, Error, JournalAppend, Shard, Store as _};
+use onward_engine::shard::{cancel_message, signal_message};
+use onward_execution::{Execution as InMemory, ExecutionLimits, ExecutionStart};
+use onward_journal::{ExecutionId, SharedText, Timestamp, codec};
+use onward_store::memory::MemoryStore;
+use onward_store::tables::ExecutionRow;
+use onward_store::{Commit, Error, JournalAppend, ShardId, Store as _};
 
-use crate::now::now;
-use crate::scripts::{digest, number};
+use crate::ready_future::poll_ready;
+use crate::scripts::{component_digest, number_payload};
 
-pub(crate) const SHARD: Shard = Shard(0);
+pub(crate) const SHARD: ShardId = ShardId(0);
 
 /// An execution that is to be started, and its row.
-pub(crate) fn beginning(function: &str, input: u64, key: &str, at: Timestamp) -> Result<(Execution, InMemory), Error> {
-    let id = ExecutionId::derive(&digest(), None, key);
-    let start = Start {
-        component_digest: digest(),
-        input: number(input),
+pub(crate) fn new_execution(function: &str, input: u64, key: &str, at: Timestamp) -> Result<(ExecutionRow, InMemory), Error> {
+    let id = ExecutionId::derive(&component_digest(), None, key);
+    let start = ExecutionStart {
+        component_digest: component_digest(),
+        input: number_payload(input),
         parent: None,
-        key: Some(Text::from(key)),
+        key: Some(SharedText::from(key)),
         signals: Vec::new(),
     };
-    let execution = InMemory::start(id, start, at, Limits::default()).map_err(Error::corrupt)?;
-    let row = Execution {
+    let execution = InMemory::start(id, start, at, ExecutionLimits::default()).map_err(Error::corrupt)?;
+    let row = ExecutionRow {
         execution_id: id,
         tenant_id: "acme".parse().map_err(Error::corrupt)?,
         project_id: "shop".parse().map_err(Error::corrupt)?,
         environment_id: "prod".parse().map_err(Error::corrupt)?,
         shard: SHARD,
         function: function.into(),
-        component_digest: digest(),
+        component_digest: component_digest(),
         start_key: Some(key.into()),
         state: "Running".into(),
         wake_at: at,
@@ -41,33 +41,33 @@ pub(crate) fn beginning(function: &str, input: u64, key: &str, at: Timestamp) ->
 }
 
 /// Starts an execution, unless the key has started one already.
-pub(crate) fn start(
-    store: &Memory,
+pub(crate) fn start_execution(
+    store: &MemoryStore,
     function: &str,
     input: u64,
     key: &str,
     at: Timestamp,
 ) -> Result<ExecutionId, Error> {
-    let (row, mut execution) = beginning(function, input, key, at)?;
+    let (row, mut execution) = new_execution(function, input, key, at)?;
     let id = row.execution_id;
-    let records = codec::encode(id, execution.take_events()).map_err(Error::corrupt)?;
-    let append = JournalAppend { execution: id, expected: 0, count: 1, records: records.into() };
-    now(store.commit(Commit::new().insert(&row).journal(append)))?;
+    let records = codec::encode_record(id, execution.take_events()).map_err(Error::corrupt)?;
+    let append = JournalAppend { execution: id, expected_length: 0, count: 1, records: records.into() };
+    poll_ready(store.commit(Commit::new().insert(&row).append_journal(append)))?;
     Ok(id)
 }
 
 /// Sends the signal that waiters wait for, twice: the second time it does nothing.
-pub(crate) fn send_go(store: &Memory, to: ExecutionId, at: Timestamp) -> Result<(), Error> {
+pub(crate) fn send_go_signal(store: &MemoryStore, to: ExecutionId, at: Timestamp) -> Result<(), Error> {
     for _ in 0..2 {
         let name = "go".parse().map_err(Error::corrupt)?;
-        let message = signal(to, SHARD, name, number(7), Some("go-1".into()), at)?;
-        now(store.commit(Commit::new().insert_or_keep(&message)))?;
+        let message = signal_message(to, SHARD, name, number_payload(7), Some("go-1".into()), at)?;
+        poll_ready(store.commit(Commit::new().insert_or_keep(&message)))?;
     }
     Ok(())
 }
 
 /// Asks for cancellation.
-pub(crate) fn send_cancel(store: &Memory, to: ExecutionId, at: Timestamp) -> Result<(), Error> {
-    let message = cancel(to, SHARD, "enough".into(), at)?;
-    now(store.commit(Commit::new().insert_or_keep(&message))).map(drop)
+pub(crate) fn send_cancel(store: &MemoryStore, to: ExecutionId, at: Timestamp) -> Result<(), Error> {
+    let message = cancel_message(to, SHARD, "enough".into(), at)?;
+    poll_ready(store.commit(Commit::new().insert_or_keep(&message))).map(drop)
 }

@@ -1,78 +1,78 @@
 //! Nodes that give the shard up in order, and what must be true when they have.
 
 use onward_engine::shard::AttemptId;
-use onward_execution::{Execution as InMemory, InFlight, Limits};
-use onward_journal::{Delivery, Event, Journal, JournalEvent, Performer, Timestamp, codec};
-use onward_store::tables::Execution;
-use onward_store::{Clock as _, Commit, Error, JournalAppend, Receipt, Store as _, lease};
+use onward_execution::{Execution as InMemory, AttemptInFlight, ExecutionLimits};
+use onward_journal::{DeliveryGuarantee, Event, Journal, JournalEvent, InvokePerformer, Timestamp, codec};
+use onward_store::tables::ExecutionRow;
+use onward_store::{StoreClock as _, Commit, Error, JournalAppend, CommitReceipt, Store as _, shard_lease};
 
-use crate::Sim;
-use crate::now::now;
+use crate::ShardSimulation;
+use crate::ready_future::poll_ready;
 
 /// How long a node may take to give the shard up.
-const PATIENCE_MS: u64 = 10_000;
+const DRAIN_TIMEOUT_MS: u64 = 10_000;
 
-impl Sim {
+impl ShardSimulation {
     /// The owner is asked to give the shard up, and is given little time for it now and then.
-    pub(crate) fn drain(&mut self) {
-        let patience = if self.draw.percent(20) { self.draw.below(100) } else { PATIENCE_MS };
+    pub(crate) fn drain_owner(&mut self) {
+        let patience = if self.draw.roll_percent(20) { self.draw.next_below(100) } else { DRAIN_TIMEOUT_MS };
         let until = self.clock.now().plus_ms(patience);
         if let Some(node) = self.owner.and_then(|id| self.nodes.get_mut(&id)) {
             node.core.drain();
-            node.leaves = Some(node.leaves.unwrap_or(until));
+            node.drain_deadline = Some(node.drain_deadline.unwrap_or(until));
         }
     }
 
     /// The owner goes, if it has drained or may take no longer.
-    pub(crate) fn leave(&mut self) -> Result<(), String> {
+    pub(crate) fn finish_drain(&mut self) -> Result<(), String> {
         let time = self.clock.now();
         let Some(id) = self.owner else { return Ok(()) };
         let Some(node) = self.nodes.get(&id) else { return Ok(()) };
-        let Some(leaves) = node.leaves else { return Ok(()) };
+        let Some(leaves) = node.drain_deadline else { return Ok(()) };
         let (is_drained, lease) = (node.core.is_drained(), node.lease.clone());
         if is_drained {
             self.drained += 1;
             self.check_drained(id)?;
-            self.bury(id);
+            self.remove_node(id);
         } else if leaves <= time {
-            self.crash();
+            self.crash_owner();
         } else {
             return Ok(());
         }
-        now(lease::release(&*self.store, &lease)).map_err(|error| error.to_string())
+        poll_ready(shard_lease::release_lease(&*self.store, &lease)).map_err(|error| error.to_string())
     }
 
     /// Stores what a node wants stored, and remembers whose attempts it starts.
-    pub(crate) fn store_by(&mut self, id: u32, commit: Commit) -> Result<Receipt, Error> {
-        let started: Vec<AttemptId> = commit.journals.iter().flat_map(started).collect();
-        let receipt = now(self.store.commit(commit))?;
-        self.authors.extend(started.into_iter().map(|attempt| (attempt, id)));
+    pub(crate) fn commit_as(&mut self, id: u32, commit: Commit) -> Result<CommitReceipt, Error> {
+        let started: Vec<AttemptId> = commit.journals.iter().flat_map(started_attempts).collect();
+        let receipt = poll_ready(self.store.commit(commit))?;
+        self.attempt_starters.extend(started.into_iter().map(|attempt| (attempt, id)));
         Ok(receipt)
     }
 
     /// Whatever it began that may not be repeated has ended, durably; whatever it did not begin is begun by the next.
     fn check_drained(&self, id: u32) -> Result<(), String> {
-        self.executions().iter().try_for_each(|row| self.check_left(id, row))
+        self.list_executions().iter().try_for_each(|row| self.check_drained_execution(id, row))
     }
 
-    fn check_left(&self, id: u32, row: &Execution) -> Result<(), String> {
-        let journal = Journal::recover(row.execution_id, self.events(row.execution_id)?);
-        let execution = InMemory::recover(journal.map_err(|violation| violation.to_string())?, Limits::default());
-        if execution.is_over() {
+    fn check_drained_execution(&self, id: u32, row: &ExecutionRow) -> Result<(), String> {
+        let journal = Journal::recover(row.execution_id, self.read_journal(row.execution_id)?);
+        let execution = InMemory::recover(journal.map_err(|violation| violation.to_string())?, ExecutionLimits::default());
+        if execution.is_terminal() {
             return Ok(());
         }
-        for flight in execution.in_flight() {
-            let InFlight { number, attempt, .. } = flight;
+        for flight in execution.attempts_in_flight() {
+            let AttemptInFlight { number, attempt, .. } = flight;
             let attempt = AttemptId { execution: row.execution_id, number, attempt };
             let is_once = matches!(
-                execution.invocation(number),
-                Some(Event::InvokeScheduled { delivery: Delivery::AtMostOnce, .. })
+                execution.invocation_event(number),
+                Some(Event::InvokeScheduled { delivery: DeliveryGuarantee::AtMostOnce, .. })
             );
-            if is_once && self.authors.get(&attempt) == Some(&id) {
-                return Err(format!("{} is left in doubt by a node that has drained", attempt.promise()));
+            if is_once && self.attempt_starters.get(&attempt) == Some(&id) {
+                return Err(format!("{} is left in doubt by a node that has drained", attempt.promise_id()));
             }
         }
-        if execution.has_scheduled() && row.wake_at != Timestamp::MIN {
+        if execution.has_scheduled_invokes() && row.wake_at != Timestamp::MIN {
             return Err(format!("{} has something to begin, and is woken at {}", row.execution_id, row.wake_at));
         }
         Ok(())
@@ -80,13 +80,13 @@ impl Sim {
 }
 
 /// The attempts that an append says have started.
-fn started(append: &JournalAppend) -> Vec<AttemptId> {
+fn started_attempts(append: &JournalAppend) -> Vec<AttemptId> {
     let execution = append.execution;
     let attempt = |recorded: JournalEvent| match recorded.event {
-        Event::InvokeStarted { promise_id, attempt, performer: Performer::Owner } => {
-            promise_id.number_in(execution).map(|number| AttemptId { execution, number, attempt })
+        Event::InvokeStarted { promise_id, attempt, performer: InvokePerformer::Owner } => {
+            promise_id.child_number_in(execution).map(|number| AttemptId { execution, number, attempt })
         }
         _ => None,
     };
-    codec::decode(execution, &append.records).unwrap_or_default().into_iter().filter_map(attempt).collect()
+    codec::decode_record(execution, &append.records).unwrap_or_default().into_iter().filter_map(attempt).collect()
 }

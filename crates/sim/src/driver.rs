@@ -3,23 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use onward_engine::shard::{Action, Attempt, AttemptId, By, Core, End, Input, Options};
-use onward_execution::Limits;
-use onward_journal::{Delivery, Event, ExecutionId, JournalEvent, PromiseId, Timestamp, codec};
-use onward_store::conformance::Draw;
-use onward_store::lease::{self, Lease};
-use onward_store::memory::Memory;
-use onward_store::tables::{Execution, Message};
-use onward_store::{Clock as _, Commit, Error, ManualClock, Policy, Records as _, Scan, Store as _};
+use onward_engine::shard::{ShardAction, TaskAttempt, AttemptId, AttemptReporter, ShardCore, AttemptEnd, ShardInput, ShardOptions};
+use onward_execution::ExecutionLimits;
+use onward_journal::{DeliveryGuarantee, Event, ExecutionId, JournalEvent, PromiseId, Timestamp, codec};
+use onward_store::conformance::SeededRng;
+use onward_store::shard_lease::{self, HeldLease};
+use onward_store::memory::MemoryStore;
+use onward_store::tables::{ExecutionRow, InboxMessageRow};
+use onward_store::{StoreClock as _, Commit, Error, ManualClock, StorePolicy, RecordReader as _, TableScan, Store as _};
 
 use crate::client::{self, SHARD};
-use crate::now::now;
-use crate::scripts::{Scripts, WORKFLOWS, perform};
-use crate::workers::Workers;
+use crate::ready_future::poll_ready;
+use crate::scripts::{SimFunctions, WORKFLOWS, perform_task};
+use crate::workers::SimWorkers;
 
 /// How often things go wrong, in thousandths.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Faults {
+pub struct SimFaults {
     /// A node dies.
     pub crash: u64,
     /// A node is stopped until another owns its shard, and goes on.
@@ -36,7 +36,7 @@ pub struct Faults {
 
 /// What a run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct SimReport {
     /// Steps of the world.
     pub steps: u64,
     /// Nodes that owned the shard, one after the other.
@@ -44,9 +44,9 @@ pub struct Report {
     /// Nodes that gave the shard up when all they had begun had ended.
     pub drained: u32,
     /// Tasks that went to a worker with the commit that stored them.
-    pub given: u32,
+    pub tasks_matched: u32,
     /// Tasks whose end a worker told the node itself.
-    pub reported: u32,
+    pub tasks_reported: u32,
     /// Attempts that were performed.
     pub attempts: u64,
     /// A number that two runs share only if they were the same.
@@ -60,41 +60,41 @@ const LEASE_MS: u64 = 5_000;
 const STEPS_MAX: u64 = 200_000;
 
 /// A simulated world.
-pub struct Sim {
-    pub(crate) store: Arc<Memory>,
+pub struct ShardSimulation {
+    pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<ManualClock>,
-    pub(crate) draw: Draw,
-    faults: Faults,
-    pub(crate) nodes: BTreeMap<u32, Node>,
+    pub(crate) draw: SeededRng,
+    faults: SimFaults,
+    pub(crate) nodes: BTreeMap<u32, SimNode>,
     pub(crate) owner: Option<u32>,
-    born: u32,
-    under_way: Vec<(Timestamp, u32, Op)>,
-    plans: Vec<(Timestamp, Plan)>,
-    pub(crate) workers: Workers,
+    nodes_created: u32,
+    in_flight: Vec<(Timestamp, u32, NodeOperation)>,
+    client_actions: Vec<(Timestamp, ClientAction)>,
+    pub(crate) workers: SimWorkers,
     pub(crate) started: Vec<(ExecutionId, usize, u64)>,
     /// How often, of those that may be repeated and of those that may not.
     pub(crate) performed: BTreeMap<(AttemptId, bool), u32>,
     attempts: u64,
     /// Who stored the start of which attempt that may not be repeated.
-    pub(crate) authors: BTreeMap<AttemptId, u32>,
+    pub(crate) attempt_starters: BTreeMap<AttemptId, u32>,
     pub(crate) drained: u32,
     trace: u64,
     pub(crate) stuck: Vec<String>,
     /// Attempts that began too early.
-    pub(crate) hasty: Vec<String>,
+    pub(crate) premature: Vec<String>,
 }
 
-pub(crate) struct Node {
-    pub(crate) core: Core,
-    pub(crate) lease: Lease,
+pub(crate) struct SimNode {
+    pub(crate) core: ShardCore,
+    pub(crate) lease: HeldLease,
     /// When it gives the shard up at the latest, if it is to.
-    pub(crate) leaves: Option<Timestamp>,
+    pub(crate) drain_deadline: Option<Timestamp>,
 }
 
 /// Something that a node waits for.
-enum Op {
+enum NodeOperation {
     Commit(u64, Box<Commit>),
-    Perform(Box<Attempt>),
+    Perform(Box<TaskAttempt>),
     Load(ExecutionId),
     Inbox,
     Scan,
@@ -102,28 +102,28 @@ enum Op {
 }
 
 /// Something that a client will do.
-enum Plan {
+enum ClientAction {
     Start(usize, u64, String),
     /// Starts it again, having heard nothing.
-    StartAgain(usize, u64, String),
-    Go(ExecutionId),
+    RetryStart(usize, u64, String),
+    Signal(ExecutionId),
     Cancel(ExecutionId),
 }
 
-impl Sim {
+impl ShardSimulation {
     /// The world of a seed, with so many executions of each workflow.
-    pub fn new(seed: u64, each: u64, faults: Faults) -> Self {
+    pub fn new(seed: u64, each: u64, faults: SimFaults) -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::EPOCH.plus_ms(1_000_000)));
-        let store = Arc::new(Memory::new(Policy::default(), clock.clone()));
-        let mut draw = Draw::new(seed);
+        let store = Arc::new(MemoryStore::new(StorePolicy::default(), clock.clone()));
+        let mut draw = SeededRng::new(seed);
         let mut plans = Vec::new();
         for (place, (name, _)) in WORKFLOWS.iter().enumerate() {
             for copy in 0..each {
-                let at = clock.now().plus_ms(draw.below(5_000));
-                plans.push((at, Plan::Start(place, 1 + draw.below(5), format!("{name}-{copy}"))));
+                let at = clock.now().plus_ms(draw.next_below(5_000));
+                plans.push((at, ClientAction::Start(place, 1 + draw.next_below(5), format!("{name}-{copy}"))));
             }
         }
-        let workers = Workers::new(clock.now());
+        let workers = SimWorkers::new(clock.now());
         Self {
             store,
             clock,
@@ -131,163 +131,163 @@ impl Sim {
             faults,
             nodes: BTreeMap::new(),
             owner: None,
-            born: 0,
-            under_way: Vec::new(),
-            plans,
+            nodes_created: 0,
+            in_flight: Vec::new(),
+            client_actions: plans,
             workers,
             started: Vec::new(),
             performed: BTreeMap::new(),
             attempts: 0,
-            authors: BTreeMap::new(),
+            attempt_starters: BTreeMap::new(),
             drained: 0,
             trace: 0,
             stuck: Vec::new(),
-            hasty: Vec::new(),
+            premature: Vec::new(),
         }
     }
 
     /// Lets the world go on until everything is done, and looks whether it is right.
-    pub fn run(mut self) -> Result<Report, String> {
+    pub fn run(mut self) -> Result<SimReport, String> {
         for step in 0..STEPS_MAX {
             // Looking at everything takes longer than a step.
             if step % 50 == 0 && self.is_done() {
-                self.check()?;
-                let Self { born: nodes, drained, attempts, trace, .. } = self;
-                let Workers { given, reported, .. } = self.workers;
-                return Ok(Report { steps: step, nodes, drained, given, reported, attempts, trace });
+                self.check_invariants()?;
+                let Self { nodes_created: nodes, drained, attempts, trace, .. } = self;
+                let SimWorkers { matched: given, reported, .. } = self.workers;
+                return Ok(SimReport { steps: step, nodes, drained, tasks_matched: given, tasks_reported: reported, attempts, trace });
             }
-            self.step()?;
+            self.run_step()?;
         }
-        Err(format!("it is not done after {STEPS_MAX} steps\n{}", self.unfinished()))
+        Err(format!("it is not done after {STEPS_MAX} steps\n{}", self.describe_unfinished()))
     }
 
     fn is_done(&self) -> bool {
-        self.plans.is_empty() && self.all_over()
+        self.client_actions.is_empty() && self.all_complete()
     }
 
-    fn step(&mut self) -> Result<(), String> {
+    fn run_step(&mut self) -> Result<(), String> {
         if self.owner.is_none() {
-            self.claim()?;
+            self.claim_shard()?;
         }
-        if self.owner.is_some() && self.happens(self.faults.drain) {
-            self.drain();
+        if self.owner.is_some() && self.draw_fault(self.faults.drain) {
+            self.drain_owner();
         }
-        self.leave()?;
-        if self.owner.is_some() && self.happens(self.faults.crash) {
-            self.crash();
+        self.finish_drain()?;
+        if self.owner.is_some() && self.draw_fault(self.faults.crash) {
+            self.crash_owner();
         }
-        if self.owner.is_some() && self.happens(self.faults.stop) {
-            self.stop();
+        if self.owner.is_some() && self.draw_fault(self.faults.stop) {
+            self.pause_owner();
         }
         let time = self.clock.now();
-        self.carry_out_plans(time)?;
-        self.work()?;
+        self.run_due_actions(time)?;
+        self.run_workers()?;
         let ready: Vec<usize> =
-            self.under_way.iter().enumerate().filter(|(_, (at, ..))| *at <= time).map(|(place, _)| place).collect();
+            self.in_flight.iter().enumerate().filter(|(_, (at, ..))| *at <= time).map(|(place, _)| place).collect();
         if ready.is_empty() {
-            self.wait();
+            self.advance_time();
             return Ok(());
         }
-        let place = *self.draw.pick(&ready);
-        let (_, node, op) = self.under_way.swap_remove(place);
-        self.perform(node, op)
+        let place = *self.draw.pick_element(&ready);
+        let (_, node, op) = self.in_flight.swap_remove(place);
+        self.complete_operation(node, op)
     }
 
-    fn happens(&mut self, permille: u64) -> bool {
-        permille > 0 && self.draw.below(1_000) < permille
+    fn draw_fault(&mut self, permille: u64) -> bool {
+        permille > 0 && self.draw.next_below(1_000) < permille
     }
 
     /// Nothing can happen now: time passes until something can.
-    fn wait(&mut self) {
-        let under_way = self.under_way.iter().map(|(at, ..)| *at);
-        let planned = self.plans.iter().map(|(at, _)| *at);
-        let due = self.nodes.values().filter_map(|node| node.core.deadline());
+    fn advance_time(&mut self) {
+        let under_way = self.in_flight.iter().map(|(at, ..)| *at);
+        let planned = self.client_actions.iter().map(|(at, _)| *at);
+        let due = self.nodes.values().filter_map(|node| node.core.next_deadline());
         let later = self.clock.now().plus_ms(LEASE_MS);
-        let next = under_way.chain(planned).chain(due).chain(self.workers.next()).chain([later]).min().unwrap_or(later);
+        let next = under_way.chain(planned).chain(due).chain(self.workers.next_action_at()).chain([later]).min().unwrap_or(later);
         self.clock.set(next.max(self.clock.now()));
         for id in self.nodes.keys().copied().collect::<Vec<u32>>() {
-            self.tell(id, Input::Time);
+            self.deliver_input(id, ShardInput::Tick);
         }
     }
 
     /// A new node takes the shard over, if the lease of the last one has run out.
-    fn claim(&mut self) -> Result<(), String> {
-        let claimed = now(lease::claim(&*self.store, SHARD, "node", LEASE_MS)).map_err(|error| error.to_string())?;
+    fn claim_shard(&mut self) -> Result<(), String> {
+        let claimed = poll_ready(shard_lease::claim_shard(&*self.store, SHARD, "node", LEASE_MS)).map_err(|error| error.to_string())?;
         let Some(lease) = claimed else {
             self.clock.set(self.clock.now().plus_ms(500));
             return Ok(());
         };
-        self.born += 1;
-        let mut entropy = Draw::new(self.draw.bits());
-        let entropy = Box::new(move |bytes: &mut [u8]| bytes.fill(entropy.bits().to_le_bytes()[0]));
+        self.nodes_created += 1;
+        let mut entropy = SeededRng::new(self.draw.next_u64());
+        let entropy = Box::new(move |bytes: &mut [u8]| bytes.fill(entropy.next_u64().to_le_bytes()[0]));
         // Some steps are too much for one commit.
-        let step_bytes = if self.draw.percent(30) { 20 } else { Limits::default().step_bytes };
-        let limits = Limits { step_bytes, ..Limits::default() };
-        let options = Options { limits, idle_ms: 1_000, idle_max: 3, traces: true };
-        let core = Core::new(SHARD, lease.epoch, Arc::new(Scripts), entropy, options);
-        let core = core.with_offers(Arc::clone(&self.workers.offers));
-        self.nodes.insert(self.born, Node { core, lease, leaves: None });
-        self.owner = Some(self.born);
-        for op in [Op::Scan, Op::Inbox, Op::Renew] {
-            self.begin(self.born, op);
+        let step_bytes = if self.draw.roll_percent(30) { 20 } else { ExecutionLimits::default().batch_bytes_max };
+        let limits = ExecutionLimits { batch_bytes_max: step_bytes, ..ExecutionLimits::default() };
+        let options = ShardOptions { limits, idle_ms: 1_000, idle_max: 3, emit_spans: true };
+        let core = ShardCore::new(SHARD, lease.epoch, Arc::new(SimFunctions), entropy, options);
+        let core = core.with_task_matcher(Arc::clone(&self.workers.matcher));
+        self.nodes.insert(self.nodes_created, SimNode { core, lease, drain_deadline: None });
+        self.owner = Some(self.nodes_created);
+        for op in [NodeOperation::Scan, NodeOperation::Inbox, NodeOperation::Renew] {
+            self.schedule_operation(self.nodes_created, op);
         }
         Ok(())
     }
 
     /// The node is gone, and with it what it waited for. Commits may have arrived all the same, and tasks may have begun.
-    pub(crate) fn crash(&mut self) {
+    pub(crate) fn crash_owner(&mut self) {
         let Some(id) = self.owner.take() else { return };
         self.nodes.remove(&id);
-        let (its, others) = std::mem::take(&mut self.under_way).into_iter().partition(|(_, node, _)| *node == id);
-        self.under_way = others;
-        let its: Vec<(Timestamp, u32, Op)> = its;
+        let (its, others) = std::mem::take(&mut self.in_flight).into_iter().partition(|(_, node, _)| *node == id);
+        self.in_flight = others;
+        let its: Vec<(Timestamp, u32, NodeOperation)> = its;
         for (_, _, op) in its {
             match op {
-                Op::Commit(_, commit) if self.draw.percent(50) => drop(self.store_by(id, *commit)),
-                Op::Perform(attempt) if self.draw.percent(50) => self.count(&attempt),
+                NodeOperation::Commit(_, commit) if self.draw.roll_percent(50) => drop(self.commit_as(id, *commit)),
+                NodeOperation::Perform(attempt) if self.draw.roll_percent(50) => self.count_attempt(&attempt),
                 _ => {}
             }
         }
     }
 
     /// The node stands still until another has taken over; it does not know.
-    fn stop(&mut self) {
+    fn pause_owner(&mut self) {
         let Some(id) = self.owner.take() else { return };
         let until = self.clock.now().plus_ms(LEASE_MS * 3);
-        for (at, node, _) in &mut self.under_way {
+        for (at, node, _) in &mut self.in_flight {
             if *node == id {
                 *at = until;
             }
         }
     }
 
-    fn carry_out_plans(&mut self, time: Timestamp) -> Result<(), String> {
-        while let Some(place) = self.plans.iter().position(|(at, _)| *at <= time) {
-            let done = match self.plans.swap_remove(place).1 {
-                Plan::Start(workflow, input, key) => match self.owner.filter(|_| self.draw.percent(50)) {
-                    Some(node) => self.start_through(node, workflow, input, key, time),
-                    None => self.start(workflow, input, &key, time),
+    fn run_due_actions(&mut self, time: Timestamp) -> Result<(), String> {
+        while let Some(place) = self.client_actions.iter().position(|(at, _)| *at <= time) {
+            let done = match self.client_actions.swap_remove(place).1 {
+                ClientAction::Start(workflow, input, key) => match self.owner.filter(|_| self.draw.roll_percent(50)) {
+                    Some(node) => self.start_via_owner(node, workflow, input, key, time),
+                    None => self.start_execution(workflow, input, &key, time),
                 },
-                Plan::StartAgain(workflow, input, key) => self.start_again(workflow, input, &key, time),
-                Plan::Go(execution) => client::send_go(&self.store, execution, time),
-                Plan::Cancel(execution) => client::send_cancel(&self.store, execution, time),
+                ClientAction::RetryStart(workflow, input, key) => self.retry_start(workflow, input, &key, time),
+                ClientAction::Signal(execution) => client::send_go_signal(&self.store, execution, time),
+                ClientAction::Cancel(execution) => client::send_cancel(&self.store, execution, time),
             };
             done.map_err(|error| error.to_string())?;
         }
         Ok(())
     }
 
-    fn start(&mut self, workflow: usize, input: u64, key: &str, time: Timestamp) -> Result<(), Error> {
+    fn start_execution(&mut self, workflow: usize, input: u64, key: &str, time: Timestamp) -> Result<(), Error> {
         let name = WORKFLOWS[workflow].0;
-        let id = client::start(&self.store, name, input, key, time)?;
-        let again = client::start(&self.store, name, input, key, time);
+        let id = client::start_execution(&self.store, name, input, key, time)?;
+        let again = client::start_execution(&self.store, name, input, key, time);
         debug_assert!(again.is_err(), "a key starts one execution");
-        self.note_start(id, workflow, input, time);
+        self.record_start(id, workflow, input, time);
         Ok(())
     }
 
     /// Has the owner of the shard start an execution, and starts it again later: nobody knows whether it came to that.
-    fn start_through(
+    fn start_via_owner(
         &mut self,
         node: u32,
         workflow: usize,
@@ -295,242 +295,242 @@ impl Sim {
         key: String,
         time: Timestamp,
     ) -> Result<(), Error> {
-        let (row, execution) = client::beginning(WORKFLOWS[workflow].0, input, &key, time)?;
-        self.tell(node, Input::Begin { row: Box::new(row), execution: Box::new(execution) });
-        let patience = if self.draw.percent(50) { 100 } else { LEASE_MS * 4 };
-        let later = time.plus_ms(self.draw.below(patience));
-        self.plans.push((later, Plan::StartAgain(workflow, input, key)));
+        let (row, execution) = client::new_execution(WORKFLOWS[workflow].0, input, &key, time)?;
+        self.deliver_input(node, ShardInput::StartRequested { row: Box::new(row), execution: Box::new(execution) });
+        let patience = if self.draw.roll_percent(50) { 100 } else { LEASE_MS * 4 };
+        let later = time.plus_ms(self.draw.next_below(patience));
+        self.client_actions.push((later, ClientAction::RetryStart(workflow, input, key)));
         Ok(())
     }
 
-    fn start_again(&mut self, workflow: usize, input: u64, key: &str, time: Timestamp) -> Result<(), Error> {
-        let (row, execution) = client::beginning(WORKFLOWS[workflow].0, input, key, time)?;
-        if let Some(node) = self.owner.filter(|_| self.draw.percent(50)) {
-            self.tell(node, Input::Begin { row: Box::new(row.clone()), execution: Box::new(execution) });
+    fn retry_start(&mut self, workflow: usize, input: u64, key: &str, time: Timestamp) -> Result<(), Error> {
+        let (row, execution) = client::new_execution(WORKFLOWS[workflow].0, input, key, time)?;
+        if let Some(node) = self.owner.filter(|_| self.draw.roll_percent(50)) {
+            self.deliver_input(node, ShardInput::StartRequested { row: Box::new(row.clone()), execution: Box::new(execution) });
         }
-        match client::start(&self.store, WORKFLOWS[workflow].0, input, key, time) {
+        match client::start_execution(&self.store, WORKFLOWS[workflow].0, input, key, time) {
             Ok(_) | Err(Error::Conflict(_)) => {}
             Err(error) => return Err(error),
         }
-        self.note_start(row.execution_id, workflow, input, time);
+        self.record_start(row.execution_id, workflow, input, time);
         Ok(())
     }
 
     /// Plans what else its execution needs.
-    fn note_start(&mut self, id: ExecutionId, workflow: usize, input: u64, time: Timestamp) {
+    fn record_start(&mut self, id: ExecutionId, workflow: usize, input: u64, time: Timestamp) {
         let name = WORKFLOWS[workflow].0;
-        let later = time.plus_ms(self.draw.below(20_000));
+        let later = time.plus_ms(self.draw.next_below(20_000));
         match name {
-            "waiter" => self.plans.push((later, Plan::Go(id))),
-            "endless" | "remote_endless" => self.plans.push((later, Plan::Cancel(id))),
+            "waiter" => self.client_actions.push((later, ClientAction::Signal(id))),
+            "endless" | "remote_endless" => self.client_actions.push((later, ClientAction::Cancel(id))),
             _ => {}
         }
         self.started.push((id, workflow, input));
     }
 
-    fn begin(&mut self, node: u32, op: Op) {
+    fn schedule_operation(&mut self, node: u32, op: NodeOperation) {
         let delay = match op {
-            Op::Renew => 1_000,
-            Op::Scan | Op::Inbox => self.draw.below(200),
+            NodeOperation::Renew => 1_000,
+            NodeOperation::Scan | NodeOperation::Inbox => self.draw.next_below(200),
             // Some take so long that whoever may runs far ahead.
-            Op::Commit(..) if self.draw.percent(20) => self.draw.below(1_000),
-            Op::Commit(..) | Op::Load(_) => self.draw.below(20),
-            Op::Perform(_) if self.draw.percent(50) => self.draw.below(10),
-            Op::Perform(_) => self.draw.below(300),
+            NodeOperation::Commit(..) if self.draw.roll_percent(20) => self.draw.next_below(1_000),
+            NodeOperation::Commit(..) | NodeOperation::Load(_) => self.draw.next_below(20),
+            NodeOperation::Perform(_) if self.draw.roll_percent(50) => self.draw.next_below(10),
+            NodeOperation::Perform(_) => self.draw.next_below(300),
         };
-        self.under_way.push((self.clock.now().plus_ms(delay), node, op));
+        self.in_flight.push((self.clock.now().plus_ms(delay), node, op));
     }
 
-    fn perform(&mut self, id: u32, op: Op) -> Result<(), String> {
+    fn complete_operation(&mut self, id: u32, op: NodeOperation) -> Result<(), String> {
         if !self.nodes.contains_key(&id) {
             return Ok(());
         }
         match op {
-            Op::Commit(ticket, commit) => {
-                let result = self.commit(id, *commit);
-                self.tell(id, Input::Committed { ticket, result });
+            NodeOperation::Commit(ticket, commit) => {
+                let result = self.commit_with_faults(id, *commit);
+                self.deliver_input(id, ShardInput::Committed { ticket, result });
             }
-            Op::Perform(attempt) => {
-                let mut ends = vec![self.end(&attempt)];
+            NodeOperation::Perform(attempt) => {
+                let mut ends = vec![self.perform_attempt(&attempt)];
                 // Some end together.
-                while self.draw.percent(50)
-                    && let Some(attempt) = self.other_attempt(id)
+                while self.draw.roll_percent(50)
+                    && let Some(attempt) = self.take_other_attempt(id)
                 {
-                    ends.push(self.end(&attempt));
+                    ends.push(self.perform_attempt(&attempt));
                 }
-                self.tell(id, Input::Ended(ends));
+                self.deliver_input(id, ShardInput::AttemptsEnded(ends));
             }
-            Op::Load(execution) => {
-                let input = if self.happens(self.faults.read_fails) {
-                    Input::NotLoaded { execution, error: Error::Unavailable("a read failed".to_owned()) }
+            NodeOperation::Load(execution) => {
+                let input = if self.draw_fault(self.faults.read_fails) {
+                    ShardInput::LoadFailed { execution, error: Error::Unavailable("a read failed".to_owned()) }
                 } else {
-                    self.load(execution)?
+                    self.load_execution(execution)?
                 };
-                self.tell(id, input);
+                self.deliver_input(id, input);
             }
-            Op::Inbox => {
-                if !self.happens(self.faults.read_fails) {
-                    let scan = Scan::by::<Message>(Message::BY_SHARD).equal(&SHARD);
-                    let messages = now(self.store.list(scan)).map_err(|error| error.to_string())?;
-                    self.tell(id, Input::Messages(messages));
+            NodeOperation::Inbox => {
+                if !self.draw_fault(self.faults.read_fails) {
+                    let scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD).where_equal(&SHARD);
+                    let messages = poll_ready(self.store.list_records(scan)).map_err(|error| error.to_string())?;
+                    self.deliver_input(id, ShardInput::Messages(messages));
                 }
-                self.begin(id, Op::Inbox);
+                self.schedule_operation(id, NodeOperation::Inbox);
             }
-            Op::Scan => {
-                self.scan(id)?;
-                self.begin(id, Op::Scan);
+            NodeOperation::Scan => {
+                self.load_due_executions(id)?;
+                self.schedule_operation(id, NodeOperation::Scan);
             }
-            Op::Renew => self.renew(id)?,
+            NodeOperation::Renew => self.renew_lease(id)?,
         }
         Ok(())
     }
 
     /// Performs an attempt.
-    fn end(&mut self, attempt: &Attempt) -> End {
-        self.count(attempt);
-        let result = perform(&attempt.function, &attempt.input, attempt.id.attempt);
-        End { attempt: attempt.id, by: By::Owner(attempt.performance), result }
+    fn perform_attempt(&mut self, attempt: &TaskAttempt) -> AttemptEnd {
+        self.count_attempt(attempt);
+        let result = perform_task(&attempt.function, &attempt.input, attempt.id.attempt);
+        AttemptEnd { attempt: attempt.id, reported_by: AttemptReporter::Owner(attempt.dispatch_id), result }
     }
 
     /// Another attempt that a node is performing.
-    fn other_attempt(&mut self, id: u32) -> Option<Box<Attempt>> {
-        let is_other = |(_, node, op): &(Timestamp, u32, Op)| *node == id && matches!(op, Op::Perform(_));
-        let place = self.under_way.iter().position(is_other)?;
-        match self.under_way.swap_remove(place).2 {
-            Op::Perform(attempt) => Some(attempt),
+    fn take_other_attempt(&mut self, id: u32) -> Option<Box<TaskAttempt>> {
+        let is_other = |(_, node, op): &(Timestamp, u32, NodeOperation)| *node == id && matches!(op, NodeOperation::Perform(_));
+        let place = self.in_flight.iter().position(is_other)?;
+        match self.in_flight.swap_remove(place).2 {
+            NodeOperation::Perform(attempt) => Some(attempt),
             _ => None,
         }
     }
 
-    fn renew(&mut self, id: u32) -> Result<(), String> {
+    fn renew_lease(&mut self, id: u32) -> Result<(), String> {
         let Some(node) = self.nodes.get_mut(&id) else { return Ok(()) };
-        match now(lease::renew(&*self.store, &node.lease, LEASE_MS)).map_err(|error| error.to_string())? {
+        match poll_ready(shard_lease::renew_lease(&*self.store, &node.lease, LEASE_MS)).map_err(|error| error.to_string())? {
             Some(lease) => {
                 node.lease = lease;
-                self.begin(id, Op::Renew);
+                self.schedule_operation(id, NodeOperation::Renew);
             }
-            None => self.bury(id),
+            None => self.remove_node(id),
         }
         Ok(())
     }
 
-    pub(crate) fn bury(&mut self, id: u32) {
+    pub(crate) fn remove_node(&mut self, id: u32) {
         self.nodes.remove(&id);
-        self.under_way.retain(|(_, node, _)| *node != id);
+        self.in_flight.retain(|(_, node, _)| *node != id);
         if self.owner == Some(id) {
             self.owner = None;
         }
     }
 
-    fn commit(&mut self, id: u32, commit: Commit) -> Result<onward_store::Receipt, Error> {
-        if self.happens(self.faults.commit_fails) {
+    fn commit_with_faults(&mut self, id: u32, commit: Commit) -> Result<onward_store::CommitReceipt, Error> {
+        if self.draw_fault(self.faults.commit_fails) {
             return Err(Error::Unavailable("the simulation wants it".to_owned()));
         }
-        if self.happens(self.faults.commit_unknown) {
+        if self.draw_fault(self.faults.commit_unknown) {
             // Nobody knows whether it is.
-            if self.draw.percent(50) {
-                self.store_by(id, commit)?;
+            if self.draw.roll_percent(50) {
+                self.commit_as(id, commit)?;
             }
             return Err(Error::OutcomeUnknown("the simulation wants it".to_owned()));
         }
-        self.store_by(id, commit)
+        self.commit_as(id, commit)
     }
 
-    fn count(&mut self, attempt: &Attempt) {
+    fn count_attempt(&mut self, attempt: &TaskAttempt) {
         self.attempts += 1;
-        *self.performed.entry((attempt.id, attempt.delivery == Delivery::AtMostOnce)).or_default() += 1;
+        *self.performed.entry((attempt.id, attempt.delivery == DeliveryGuarantee::AtMostOnce)).or_default() += 1;
     }
 
     /// Hands executions that are due to a node, unless it knows them.
-    fn scan(&mut self, id: u32) -> Result<(), String> {
-        let scan = Scan::by::<Execution>(Execution::BY_WAKE).equal(&SHARD).until(&self.clock.now());
-        let rows: Vec<(Execution, u64)> = now(self.store.list(scan)).map_err(|error| error.to_string())?;
+    fn load_due_executions(&mut self, id: u32) -> Result<(), String> {
+        let scan = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE).where_equal(&SHARD).where_at_most(&self.clock.now());
+        let rows: Vec<(ExecutionRow, u64)> = poll_ready(self.store.list_records(scan)).map_err(|error| error.to_string())?;
         for (row, _) in rows {
             let Some(node) = self.nodes.get(&id) else { break };
-            if !node.core.knows(&row.execution_id) {
-                let input = self.load(row.execution_id)?;
-                self.tell(id, input);
+            if !node.core.is_tracking(&row.execution_id) {
+                let input = self.load_execution(row.execution_id)?;
+                self.deliver_input(id, input);
             }
         }
         Ok(())
     }
 
-    fn load(&self, execution: ExecutionId) -> Result<Input, String> {
+    fn load_execution(&self, execution: ExecutionId) -> Result<ShardInput, String> {
         let text = |error: Error| error.to_string();
-        let Some((row, version)) = self.row(execution).map_err(text)? else { return Ok(Input::Absent(execution)) };
-        let events = self.events(execution)?;
-        Ok(Input::Loaded { row: Box::new(row), version, events })
+        let Some((row, version)) = self.execution_row(execution).map_err(text)? else { return Ok(ShardInput::NotFound(execution)) };
+        let events = self.read_journal(execution)?;
+        Ok(ShardInput::Loaded { row: Box::new(row), version, events })
     }
 
-    pub(crate) fn row(&self, execution: ExecutionId) -> Result<Option<(Execution, u64)>, Error> {
-        use onward_store::Field as _;
-        now(self.store.get(onward_store::Key(vec![execution.to_value()])))
+    pub(crate) fn execution_row(&self, execution: ExecutionId) -> Result<Option<(ExecutionRow, u64)>, Error> {
+        use onward_store::ColumnCodec as _;
+        poll_ready(self.store.read_record(onward_store::RowKey(vec![execution.to_value()])))
     }
 
-    pub(crate) fn events(&self, execution: ExecutionId) -> Result<Vec<JournalEvent>, String> {
-        let chunks = now(self.store.journal(execution, 0, 10_000)).map_err(|error| error.to_string())?;
+    pub(crate) fn read_journal(&self, execution: ExecutionId) -> Result<Vec<JournalEvent>, String> {
+        let chunks = poll_ready(self.store.read_journal(execution, 0, 10_000)).map_err(|error| error.to_string())?;
         let mut events = Vec::new();
         for chunk in chunks {
-            events.extend(codec::decode(execution, &chunk.records).map_err(|error| error.to_string())?);
+            events.extend(codec::decode_record(execution, &chunk.records).map_err(|error| error.to_string())?);
         }
         Ok(events)
     }
 
     /// Hands something to a node, and begins what it wants done.
-    pub(crate) fn tell(&mut self, id: u32, input: Input) {
+    pub(crate) fn deliver_input(&mut self, id: u32, input: ShardInput) {
         let time = self.clock.now();
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let actions = node.core.handle(input, time);
+        let actions = node.core.handle_input(input, time);
         for action in actions {
-            self.note(&action);
+            self.hash_action(&action);
             match action {
-                Action::Commit { ticket, commit } => self.begin(id, Op::Commit(ticket, commit)),
-                Action::Perform(attempt) => {
-                    self.expect_recorded(&attempt);
-                    self.begin(id, Op::Perform(attempt));
+                ShardAction::Commit { ticket, commit } => self.schedule_operation(id, NodeOperation::Commit(ticket, commit)),
+                ShardAction::Perform(attempt) => {
+                    self.check_start_recorded(&attempt);
+                    self.schedule_operation(id, NodeOperation::Perform(attempt));
                 }
-                Action::Load(execution) | Action::LoadLater(execution) => self.begin(id, Op::Load(execution)),
-                Action::Abandon(attempt) => self.abandon(id, attempt),
-                Action::Lost => self.bury(id),
-                Action::Give { seat, held } => self.give(seat, *held),
-                Action::TakeBack(claims) => self.take_back(claims),
-                Action::Reported { attempt, is_taken: true } => self.expect_ended(attempt),
-                Action::Reported { .. }
-                | Action::Begun { .. }
-                | Action::Over { .. }
-                | Action::ReadInbox
-                | Action::Offer { .. }
-                | Action::Spans(_)
-                | Action::InDoubt(_)
-                | Action::Log { .. } => {}
-                Action::Stuck { execution, reason } => self.stuck.push(format!("{execution}: {reason}")),
+                ShardAction::Load(execution) | ShardAction::LoadLater(execution) => self.schedule_operation(id, NodeOperation::Load(execution)),
+                ShardAction::AbortAttempt(attempt) => self.abandon_attempt(id, attempt),
+                ShardAction::ShardLost => self.remove_node(id),
+                ShardAction::DeliverTask { slot: seat, task: held } => self.hand_out_task(seat, *held),
+                ShardAction::ReclaimTasks(claims) => self.release_claims(claims),
+                ShardAction::WorkerResultSettled { attempt, is_recorded: true } => self.check_end_recorded(attempt),
+                ShardAction::WorkerResultSettled { .. }
+                | ShardAction::StartSettled { .. }
+                | ShardAction::ExecutionOver { .. }
+                | ShardAction::ReadInbox
+                | ShardAction::AnnounceTasks { .. }
+                | ShardAction::ExportSpans(_)
+                | ShardAction::InDoubt(_)
+                | ShardAction::Log { .. } => {}
+                ShardAction::ExecutionStuck { execution, reason } => self.stuck.push(format!("{execution}: {reason}")),
             }
         }
     }
 
     /// What others can tell was done is recorded before.
-    fn expect_recorded(&mut self, attempt: &Attempt) {
-        let its = (attempt.id.promise(), attempt.id.attempt);
-        if !attempt.reaches_nobody() && !self.is_started(attempt.id.execution, &its) {
-            self.hasty.push(format!("{} began before its start was durable", its.0));
+    fn check_start_recorded(&mut self, attempt: &TaskAttempt) {
+        let its = (attempt.id.promise_id(), attempt.id.attempt);
+        if !attempt.is_side_effect_free() && !self.is_start_durable(attempt.id.execution, &its) {
+            self.premature.push(format!("{} began before its start was durable", its.0));
         }
     }
 
     /// Whether the start of an attempt is durable.
-    pub(crate) fn is_started(&self, execution: ExecutionId, its: &(PromiseId, u32)) -> bool {
-        let events = self.events(execution).unwrap_or_default();
+    pub(crate) fn is_start_durable(&self, execution: ExecutionId, its: &(PromiseId, u32)) -> bool {
+        let events = self.read_journal(execution).unwrap_or_default();
         let is_start = |recorded: &JournalEvent| matches!(&recorded.event, Event::InvokeStarted { promise_id, attempt, .. } if (promise_id, *attempt) == (&its.0, its.1));
         events.iter().any(is_start)
     }
 
     /// What is abandoned may or may not have been done.
-    fn abandon(&mut self, id: u32, attempt: AttemptId) {
-        if self.draw.percent(50) {
-            self.under_way.retain(|(_, node, op)| !(*node == id && matches!(op, Op::Perform(it) if it.id == attempt)));
+    fn abandon_attempt(&mut self, id: u32, attempt: AttemptId) {
+        if self.draw.roll_percent(50) {
+            self.in_flight.retain(|(_, node, op)| !(*node == id && matches!(op, NodeOperation::Perform(it) if it.id == attempt)));
         }
     }
 
-    fn note(&mut self, action: &Action) {
+    fn hash_action(&mut self, action: &ShardAction) {
         for byte in format!("{action:?}").bytes() {
             self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }

@@ -1,29 +1,29 @@
 //! The workflows and tasks of the simulated world. What they return does not depend on what fails.
 
-use onward_engine::shard::{Caller, Entry, Functions, Hosts, Resolved, Unready};
-use onward_execution::{Answer, Guest, Host, Script, Taken, Turn};
-use onward_journal::{ComponentDigest, Delivery, ErrorKind, ExecutionError, InvokeResult, Payload, RetryPolicy};
+use onward_engine::shard::{FunctionCaller, GuestEntry, FunctionResolver, AllowedHosts, ResolvedFunction, GuestUnavailable};
+use onward_execution::{GuestResponse, Guest, ScriptHost, ScriptedGuest, JoinSetNext, GuestTurn};
+use onward_journal::{ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionError, InvokeResult, Payload, RetryPolicy};
 
 /// All of them, as one component.
-pub(crate) struct Scripts;
+pub(crate) struct SimFunctions;
 
-pub(crate) fn digest() -> ComponentDigest {
-    ComponentDigest::of(b"the scripts of the simulation")
+pub(crate) fn component_digest() -> ComponentDigest {
+    ComponentDigest::from_component(b"the scripts of the simulation")
 }
 
-pub(crate) fn number(value: u64) -> Payload {
-    Payload::of(&value).unwrap_or_else(|_| Payload::null())
+pub(crate) fn number_payload(value: u64) -> Payload {
+    Payload::from_value(&value).unwrap_or_else(|_| Payload::null())
 }
 
-fn value(payload: &Payload) -> u64 {
+fn payload_number(payload: &Payload) -> u64 {
     payload.as_str().parse().unwrap_or(0)
 }
 
 /// What a workflow returns for an input; `None` when it is cancelled, or has several good ends.
-pub(crate) type Expected = fn(u64) -> Option<u64>;
+pub(crate) type ExpectedResult = fn(u64) -> Option<u64>;
 
 /// The workflows.
-pub(crate) const WORKFLOWS: [(&str, Expected); 15] = [
+pub(crate) const WORKFLOWS: [(&str, ExpectedResult); 15] = [
     ("chain", |n| Some(n)),
     ("dice", |n| Some(n)),
     ("fan", |n| Some(n * (n + 1) / 2)),
@@ -42,218 +42,218 @@ pub(crate) const WORKFLOWS: [(&str, Expected); 15] = [
 ];
 
 /// A guest that uses up its slice of time now and then.
-struct Slow {
-    script: Script,
-    held: Option<Answer>,
+struct SlowGuest {
+    script: ScriptedGuest,
+    held_answer: Option<GuestResponse>,
     turns: u32,
 }
 
-impl Guest for Slow {
-    fn turn(&mut self, answer: Option<Answer>) -> Turn {
+impl Guest for SlowGuest {
+    fn resume_guest(&mut self, answer: Option<GuestResponse>) -> GuestTurn {
         self.turns += 1;
         if self.turns % 5 == 1 {
-            self.held = answer;
-            return Turn::Pauses;
+            self.held_answer = answer;
+            return GuestTurn::Paused;
         }
-        self.script.turn(answer.or_else(|| self.held.take()))
+        self.script.resume_guest(answer.or_else(|| self.held_answer.take()))
     }
 }
 
-impl Functions for Scripts {
-    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
+impl FunctionResolver for SimFunctions {
+    fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable> {
         let (execution, input) = (entry.execution, entry.input);
-        let n = value(input);
+        let n = payload_number(input);
         let script = match &*execution.function {
-            "chain" => Script::new(move |host| chain(host, n)),
-            "dice" => Script::new(move |host| dice(host, n)),
-            "fan" => Script::new(move |host| fan(host, n)),
-            "flaky" => Script::new(move |host| async move { host.invoke("third_time", number(n)).await }),
-            "sleeper" => Script::new(move |host| sleeper(host, n)),
-            "waiter" => Script::new(waiter),
-            "impatient" => Script::new(impatient),
-            "careful" => Script::new(move |host| careful(host, n)),
-            "counter" => Script::new(move |host| counter(host, n)),
-            "endless" => Script::new(endless),
-            "parent" => Script::new(move |host| parent(host, n)),
-            "remote" => Script::new(move |host| remote(host, n)),
-            "remote_once" => Script::new(move |host| remote_once(host, n)),
-            "remote_race" => Script::new(remote_race),
-            "remote_endless" => Script::new(remote_endless),
-            other => return Err(Unready::Broken(format!("there is no workflow {other}"))),
+            "chain" => ScriptedGuest::new(move |host| invoke_chain(host, n)),
+            "dice" => ScriptedGuest::new(move |host| throw_dice(host, n)),
+            "fan" => ScriptedGuest::new(move |host| fan_out(host, n)),
+            "flaky" => ScriptedGuest::new(move |host| async move { host.invoke_function("third_time", number_payload(n)).await }),
+            "sleeper" => ScriptedGuest::new(move |host| sleep_repeatedly(host, n)),
+            "waiter" => ScriptedGuest::new(wait_for_signal),
+            "impatient" => ScriptedGuest::new(time_out_waits),
+            "careful" => ScriptedGuest::new(move |host| invoke_once(host, n)),
+            "counter" => ScriptedGuest::new(move |host| count_down(host, n)),
+            "endless" => ScriptedGuest::new(wait_for_cancel),
+            "parent" => ScriptedGuest::new(move |host| run_children(host, n)),
+            "remote" => ScriptedGuest::new(move |host| invoke_remote(host, n)),
+            "remote_once" => ScriptedGuest::new(move |host| remote_once(host, n)),
+            "remote_race" => ScriptedGuest::new(remote_race),
+            "remote_endless" => ScriptedGuest::new(remote_endless),
+            other => return Err(GuestUnavailable::BrokenCode(format!("there is no workflow {other}"))),
         };
         // Some pause in their first turn, some do not.
         let turns = u32::from(execution.execution_id.as_bytes()[1]) % 5;
-        Ok(Box::new(Slow { script, held: None, turns }))
+        Ok(Box::new(SlowGuest { script, held_answer: None, turns }))
     }
 
-    fn resolve(&self, _: Caller<'_>, function: &str) -> Resolved {
+    fn resolve_function(&self, _: FunctionCaller<'_>, function: &str) -> ResolvedFunction {
         if WORKFLOWS.iter().any(|(name, _)| *name == function) {
-            Resolved::Workflow(digest())
+            ResolvedFunction::Workflow(component_digest())
         } else if ["echo", "third_time", "once", "undo"].contains(&function) {
-            Resolved::Task(digest())
+            ResolvedFunction::Task(component_digest())
         } else if ["far", "far_once"].contains(&function) {
-            Resolved::Worker
+            ResolvedFunction::Worker
         } else {
-            Resolved::Unknown
+            ResolvedFunction::Unknown
         }
     }
 
-    fn hosts(&self, _: Caller<'_>, function: &str) -> Hosts {
-        if REACH_OUT.contains(&function) { Hosts::from(["example.org".into()]) } else { Hosts::from([]) }
+    fn allowed_hosts(&self, _: FunctionCaller<'_>, function: &str) -> AllowedHosts {
+        if OBSERVABLE_TASKS.contains(&function) { AllowedHosts::from(["example.org".into()]) } else { AllowedHosts::from([]) }
     }
 }
 
 /// Tasks that others can tell were performed.
-const REACH_OUT: [&str; 2] = ["third_time", "undo"];
+const OBSERVABLE_TASKS: [&str; 2] = ["third_time", "undo"];
 
 /// What a task does.
-pub(crate) fn perform(function: &str, input: &Payload, attempt: u32) -> InvokeResult {
+pub(crate) fn perform_task(function: &str, input: &Payload, attempt: u32) -> InvokeResult {
     match (function, attempt) {
         ("third_time", 1 | 2) => Err(ExecutionError::new(ErrorKind::Timeout, "not yet")),
-        ("third_time", _) => Ok(number(u64::from(attempt))),
+        ("third_time", _) => Ok(number_payload(u64::from(attempt))),
         _ => Ok(input.clone()),
     }
 }
 
-async fn chain(host: Host, n: u64) -> InvokeResult {
+async fn invoke_chain(host: ScriptHost, n: u64) -> InvokeResult {
     let mut last = 0;
     for step in 1..=n {
-        last = value(&host.invoke("echo", number(step)).await?);
+        last = payload_number(&host.invoke_function("echo", number_payload(step)).await?);
     }
-    Ok(number(last))
+    Ok(number_payload(last))
 }
 
 /// Whoever is told what was thrown another time finds out.
-async fn dice(host: Host, n: u64) -> InvokeResult {
+async fn throw_dice(host: ScriptHost, n: u64) -> InvokeResult {
     for _ in 0..n {
-        let thrown = host.random(8).await?.iter().fold(0, |sum, byte| sum * 251 + u64::from(*byte));
-        let told = host.invoke("echo", number(thrown)).await?;
-        if value(&told) != thrown {
-            return Err(ExecutionError::named("wrong", format!("threw {thrown} and was told {}", told.as_str())));
+        let thrown = host.random_bytes(8).await?.iter().fold(0, |sum, byte| sum * 251 + u64::from(*byte));
+        let told = host.invoke_function("echo", number_payload(thrown)).await?;
+        if payload_number(&told) != thrown {
+            return Err(ExecutionError::from_kind_name("wrong", format!("threw {thrown} and was told {}", told.as_str())));
         }
     }
-    Ok(number(n))
+    Ok(number_payload(n))
 }
 
-async fn fan(host: Host, n: u64) -> InvokeResult {
-    let set = host.join_set().await?;
+async fn fan_out(host: ScriptHost, n: u64) -> InvokeResult {
+    let set = host.create_join_set().await?;
     for step in 1..=n {
-        let promise = host.schedule("echo", number(step)).await?;
-        host.submit(set, promise).await?;
+        let promise = host.schedule_function("echo", number_payload(step)).await?;
+        host.submit_to_join_set(set, promise).await?;
     }
     let mut sum = 0;
-    while let Taken::Result(_, result) = host.next(set, None).await? {
-        sum += value(&result?);
+    while let JoinSetNext::Result(_, result) = host.next_result(set, None).await? {
+        sum += payload_number(&result?);
     }
-    Ok(number(sum))
+    Ok(number_payload(sum))
 }
 
-async fn sleeper(host: Host, n: u64) -> InvokeResult {
+async fn sleep_repeatedly(host: ScriptHost, n: u64) -> InvokeResult {
     for _ in 0..n {
         host.sleep(3_000).await?;
     }
-    Ok(number(n))
+    Ok(number_payload(n))
 }
 
-async fn waiter(host: Host) -> InvokeResult {
-    let signal = host.signal("go", None).await?;
+async fn wait_for_signal(host: ScriptHost) -> InvokeResult {
+    let signal = host.await_signal("go", None).await?;
     Ok(signal.unwrap_or_else(Payload::null))
 }
 
-async fn impatient(host: Host) -> InvokeResult {
-    let none = host.signal("never", Some(2_000)).await?;
-    let set = host.join_set().await?;
-    let promise = host.schedule("third_time", number(0)).await?;
-    host.submit(set, promise).await?;
-    while host.next(set, Some(500)).await? == Taken::TimedOut {}
-    Ok(number(u64::from(none.is_none())))
+async fn time_out_waits(host: ScriptHost) -> InvokeResult {
+    let none = host.await_signal("never", Some(2_000)).await?;
+    let set = host.create_join_set().await?;
+    let promise = host.schedule_function("third_time", number_payload(0)).await?;
+    host.submit_to_join_set(set, promise).await?;
+    while host.next_result(set, Some(500)).await? == JoinSetNext::TimedOut {}
+    Ok(number_payload(u64::from(none.is_none())))
 }
 
-async fn careful(host: Host, n: u64) -> InvokeResult {
-    let promise = host.schedule_as("once", number(n), None, Delivery::AtMostOnce).await?;
-    match host.wait(promise).await {
-        Err(error) if error.kind.as_str() == "in_doubt" => Ok(number(99)),
+async fn invoke_once(host: ScriptHost, n: u64) -> InvokeResult {
+    let promise = host.schedule_with_policy("once", number_payload(n), None, DeliveryGuarantee::AtMostOnce).await?;
+    match host.await_promise(promise).await {
+        Err(error) if error.kind.as_str() == "in_doubt" => Ok(number_payload(99)),
         other => other,
     }
 }
 
-async fn counter(host: Host, n: u64) -> InvokeResult {
-    host.invoke("echo", number(n)).await?;
+async fn count_down(host: ScriptHost, n: u64) -> InvokeResult {
+    host.invoke_function("echo", number_payload(n)).await?;
     if n > 0 {
-        host.continue_as_new(number(n - 1)).await?;
+        host.continue_as_new(number_payload(n - 1)).await?;
     }
-    Ok(number(n))
+    Ok(number_payload(n))
 }
 
-async fn endless(host: Host) -> InvokeResult {
-    let set = host.join_set().await?;
-    let child = host.schedule("sleeper", number(1_000_000)).await?;
-    host.submit(set, child).await?;
-    let waited = host.next(set, None).await;
-    host.invoke("undo", number(1)).await?;
+async fn wait_for_cancel(host: ScriptHost) -> InvokeResult {
+    let set = host.create_join_set().await?;
+    let child = host.schedule_function("sleeper", number_payload(1_000_000)).await?;
+    host.submit_to_join_set(set, child).await?;
+    let waited = host.next_result(set, None).await;
+    host.invoke_function("undo", number_payload(1)).await?;
     match waited {
         Err(error) => Err(error),
-        Ok(_) => Ok(number(0)),
+        Ok(_) => Ok(number_payload(0)),
     }
 }
 
-async fn parent(host: Host, n: u64) -> InvokeResult {
-    let first = host.schedule("chain", number(n)).await?;
-    let second = host.schedule("fan", number(n)).await?;
-    let both = host.all(&[first, second]).await?;
+async fn run_children(host: ScriptHost, n: u64) -> InvokeResult {
+    let first = host.schedule_function("chain", number_payload(n)).await?;
+    let second = host.schedule_function("fan", number_payload(n)).await?;
+    let both = host.await_all(&[first, second]).await?;
     let mut sum = 0;
     for result in both {
-        sum += value(&result?);
+        sum += payload_number(&result?);
     }
-    Ok(number(sum))
+    Ok(number_payload(sum))
 }
 
 /// As often as it takes: workers are lost.
-fn patient() -> Option<Box<RetryPolicy>> {
+fn unlimited_retries() -> Option<Box<RetryPolicy>> {
     Some(Box::new(RetryPolicy { max_attempts: None, timeout_ms: Some(4_000), ..RetryPolicy::default() }))
 }
 
 /// One after the other, then all at once.
-async fn remote(host: Host, n: u64) -> InvokeResult {
+async fn invoke_remote(host: ScriptHost, n: u64) -> InvokeResult {
     let mut promises = Vec::new();
     for step in 1..=n {
-        let promise = host.schedule_as("far", number(step), patient(), Delivery::AtLeastOnce).await?;
+        let promise = host.schedule_with_policy("far", number_payload(step), unlimited_retries(), DeliveryGuarantee::AtLeastOnce).await?;
         if step.is_multiple_of(2) {
-            host.wait(promise).await?;
+            host.await_promise(promise).await?;
         }
         promises.push(promise);
     }
     let mut sum = 0;
-    for result in host.all(&promises).await? {
-        sum += value(&result?);
+    for result in host.await_all(&promises).await? {
+        sum += payload_number(&result?);
     }
-    Ok(number(sum))
+    Ok(number_payload(sum))
 }
 
-async fn remote_once(host: Host, n: u64) -> InvokeResult {
-    let promise = host.schedule_as("far_once", number(n), patient(), Delivery::AtMostOnce).await?;
-    match host.wait(promise).await {
-        Err(error) if error.kind.as_str() == "in_doubt" => Ok(number(99)),
+async fn remote_once(host: ScriptHost, n: u64) -> InvokeResult {
+    let promise = host.schedule_with_policy("far_once", number_payload(n), unlimited_retries(), DeliveryGuarantee::AtMostOnce).await?;
+    match host.await_promise(promise).await {
+        Err(error) if error.kind.as_str() == "in_doubt" => Ok(number_payload(99)),
         other => other,
     }
 }
 
 /// Nobody waits for the task any more.
-async fn remote_race(host: Host) -> InvokeResult {
-    let set = host.join_set().await?;
-    let promise = host.schedule_as("far", number(1), patient(), Delivery::AtLeastOnce).await?;
-    host.submit(set, promise).await?;
-    host.next(set, Some(200)).await?;
-    host.close(set).await?;
+async fn remote_race(host: ScriptHost) -> InvokeResult {
+    let set = host.create_join_set().await?;
+    let promise = host.schedule_with_policy("far", number_payload(1), unlimited_retries(), DeliveryGuarantee::AtLeastOnce).await?;
+    host.submit_to_join_set(set, promise).await?;
+    host.next_result(set, Some(200)).await?;
+    host.close_join_set(set).await?;
     host.sleep(100).await?;
-    Ok(number(1))
+    Ok(number_payload(1))
 }
 
 /// Its task is taken back when it is cancelled.
-async fn remote_endless(host: Host) -> InvokeResult {
+async fn remote_endless(host: ScriptHost) -> InvokeResult {
     loop {
-        let promise = host.schedule_as("far", number(1), patient(), Delivery::AtLeastOnce).await?;
-        host.wait(promise).await?;
+        let promise = host.schedule_with_policy("far", number_payload(1), unlimited_retries(), DeliveryGuarantee::AtLeastOnce).await?;
+        host.await_promise(promise).await?;
         host.sleep(1_000).await?;
     }
 }

@@ -2,10 +2,10 @@
 
 #![expect(clippy::panic, reason = "a seed that fails says so")]
 
-use onward_sim::campaigns::{Report, run};
+use onward_sim::campaigns::{CampaignSimReport, simulate_campaign};
 
-fn lived(seed: u64) -> Report {
-    match run(seed) {
+fn lived(seed: u64) -> CampaignSimReport {
+    match simulate_campaign(seed) {
         Ok(report) => report,
         Err(what) => {
             panic!("seed {seed}: {what}\nrepeat with ONWARD_SEED={seed} cargo test -p onward-sim --test campaigns")
@@ -24,17 +24,17 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
 
 /// Half of them each: the two run side by side.
 fn half(half: u64) {
-    let mut sum = Report::default();
+    let mut sum = CampaignSimReport::default();
     for seed in seeds(10_000).filter(|seed| seed % 2 == half) {
-        let Report { kills, stalls, in_doubt, unserved, calls, set, verdicts, redriven, cancelled, retried } =
+        let CampaignSimReport { kills, stalls, in_doubt, unserved, provider_calls: calls, clock_shifts: set, resolutions: verdicts, redriven, cancelled, retried } =
             lived(seed);
         sum.kills += kills;
         sum.stalls += stalls;
         sum.in_doubt += in_doubt;
         sum.unserved += unserved;
-        sum.calls += calls;
-        sum.set += set;
-        sum.verdicts += verdicts;
+        sum.provider_calls += calls;
+        sum.clock_shifts += set;
+        sum.resolutions += verdicts;
         sum.redriven += redriven;
         sum.cancelled += cancelled;
         sum.retried += retried;
@@ -43,7 +43,7 @@ fn half(half: u64) {
     let is_whole = std::env::var("ONWARD_SEED").is_err() && std::env::var("ONWARD_SEEDS").is_err();
     let was_rough = sum.kills > 10_000 && sum.stalls > 1_000 && sum.in_doubt > 500 && sum.unserved > 1_000;
     let was_busy =
-        sum.set > 1_000 && sum.verdicts > 1_000 && sum.redriven > 500 && sum.cancelled > 100 && sum.retried > 1_000;
+        sum.clock_shifts > 1_000 && sum.resolutions > 1_000 && sum.redriven > 500 && sum.cancelled > 100 && sum.retried > 1_000;
     assert!(!is_whole || was_rough && was_busy, "the world was not rough: {sum:?}");
 }
 
@@ -60,6 +60,6 @@ fn nobody_is_reached_twice_and_nobody_is_forgotten_again() {
 #[test]
 fn a_seed_is_a_history() {
     for seed in 0..20 {
-        assert_eq!(run(seed), run(seed));
+        assert_eq!(simulate_campaign(seed), simulate_campaign(seed));
     }
 }

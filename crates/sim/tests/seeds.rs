@@ -2,13 +2,13 @@
 
 #![expect(clippy::panic, reason = "a seed that fails says so")]
 
-use onward_sim::{Faults, Report, Sim};
+use onward_sim::{SimFaults, SimReport, ShardSimulation};
 
 /// Everything goes wrong now and then.
-const ROUGH: Faults = Faults { crash: 4, stop: 2, drain: 4, commit_fails: 20, commit_unknown: 20, read_fails: 50 };
+const ROUGH: SimFaults = SimFaults { crash: 4, stop: 2, drain: 4, commit_fails: 20, commit_unknown: 20, read_fails: 50 };
 
-fn run(seed: u64, faults: Faults) -> Report {
-    match Sim::new(seed, 2, faults).run() {
+fn run(seed: u64, faults: SimFaults) -> SimReport {
+    match ShardSimulation::new(seed, 2, faults).run() {
         Ok(report) => report,
         Err(what) => panic!("seed {seed}: {what}\nrepeat with ONWARD_SEED={seed} cargo test -p onward-sim"),
     }
@@ -25,7 +25,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn a_quiet_world_does_everything_once() {
-    let report = run(1, Faults::default());
+    let report = run(1, SimFaults::default());
     assert_eq!(report.nodes, 1);
 }
 
@@ -36,8 +36,8 @@ fn rough_worlds(half: u64) {
         let report = run(seed, ROUGH);
         nodes += report.nodes;
         drained += report.drained;
-        given += report.given;
-        reported += report.reported;
+        given += report.tasks_matched;
+        reported += report.tasks_reported;
     }
     let is_whole = std::env::var("ONWARD_SEED").is_err() && std::env::var("ONWARD_SEEDS").is_err();
     assert!(!is_whole || nodes > 750, "{nodes} nodes: the world was not rough");

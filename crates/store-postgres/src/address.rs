@@ -8,11 +8,11 @@ use onward_store::Error;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-const EXPECTED: &str = "expected postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters as %XX";
+const EXPECTED_URL_FORMAT: &str = "expected postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters as %XX";
 
 /// Whether the connection is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub(crate) enum PostgresTransport {
     /// It is not.
     Plain,
     /// It is, and the server shows a certificate for its name that this machine trusts.
@@ -21,22 +21,22 @@ pub(crate) enum Transport {
 
 /// Where a database is.
 #[derive(Clone)]
-pub(crate) struct Address {
+pub(crate) struct PostgresAddress {
     pub(crate) config: Config,
-    pub(crate) transport: Transport,
+    pub(crate) transport: PostgresTransport,
 }
 
-impl Address {
+impl PostgresAddress {
     /// Reads a URL. Without `sslmode`, a server on this machine is reached without encryption and any other with it.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
-        let (url, wanted) = take_ssl_mode(url)?;
+        let (url, wanted) = extract_ssl_mode(url)?;
         let mut config: Config =
-            url.parse().map_err(|_| Error::Unusable(format!("the URL of the store cannot be read: {EXPECTED}")))?;
+            url.parse().map_err(|_| Error::Unusable(format!("the URL of the store cannot be read: {EXPECTED_URL_FORMAT}")))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(Error::Unusable(format!("the URL of the store names no host: {EXPECTED}")));
+            return Err(Error::Unusable(format!("the URL of the store names no host: {EXPECTED_URL_FORMAT}")));
         }
-        let transport = wanted.unwrap_or_else(|| if is_local(&config) { Transport::Plain } else { Transport::Tls });
-        config.ssl_mode(if transport == Transport::Tls { SslMode::Require } else { SslMode::Disable });
+        let transport = wanted.unwrap_or_else(|| if is_loopback_only(&config) { PostgresTransport::Plain } else { PostgresTransport::Tls });
+        config.ssl_mode(if transport == PostgresTransport::Tls { SslMode::Require } else { SslMode::Disable });
         if config.get_application_name().is_none() {
             config.application_name("onward");
         }
@@ -45,7 +45,7 @@ impl Address {
 }
 
 /// The URL without `sslmode`, and what that asks for. The client library does not know all of its values.
-fn take_ssl_mode(url: &str) -> Result<(String, Option<Transport>), Error> {
+fn extract_ssl_mode(url: &str) -> Result<(String, Option<PostgresTransport>), Error> {
     // A password may hold anything but an `@`.
     let credentials = url.find('@').unwrap_or(0);
     let Some((place, query)) = url[credentials..].split_once('?') else {
@@ -57,8 +57,8 @@ fn take_ssl_mode(url: &str) -> Result<(String, Option<Transport>), Error> {
     for parameter in query.split('&') {
         match parameter.strip_prefix("sslmode=") {
             None => rest.push(parameter),
-            Some("disable") => wanted = Some(Transport::Plain),
-            Some("require" | "verify-ca" | "verify-full") => wanted = Some(Transport::Tls),
+            Some("disable") => wanted = Some(PostgresTransport::Plain),
+            Some("require" | "verify-ca" | "verify-full") => wanted = Some(PostgresTransport::Tls),
             Some(_) => {
                 return Err(Error::Unusable(
                     "sslmode in the URL of the store is one that protects nobody, or none at all: expected disable, \
@@ -73,7 +73,7 @@ fn take_ssl_mode(url: &str) -> Result<(String, Option<Transport>), Error> {
 }
 
 /// Whether all hosts are this machine.
-fn is_local(config: &Config) -> bool {
+fn is_loopback_only(config: &Config) -> bool {
     let is_local = |host: &Host| match host {
         Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
         Host::Unix(_) => true,
@@ -83,36 +83,36 @@ fn is_local(config: &Config) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, Transport};
+    use super::{PostgresAddress, PostgresTransport};
 
-    fn transport(url: &str) -> Transport {
-        Address::parse(url).unwrap().transport
+    fn transport(url: &str) -> PostgresTransport {
+        PostgresAddress::parse(url).unwrap().transport
     }
 
     #[test]
     fn another_machine_is_reached_encrypted_unless_the_url_says_otherwise() {
-        assert_eq!(transport("postgres://onward@127.0.0.1:5432/onward"), Transport::Plain);
-        assert_eq!(transport("postgres://onward@localhost/onward"), Transport::Plain);
-        assert_eq!(transport("postgres://onward@[::1]/onward"), Transport::Plain);
-        assert_eq!(transport("postgresql://onward@%2Frun%2Fpostgresql/onward"), Transport::Plain);
-        assert_eq!(transport("postgres://onward@db.example/onward"), Transport::Tls);
-        assert_eq!(transport("postgres://onward@localhost,db.example/onward"), Transport::Tls);
-        assert_eq!(transport("postgres://onward@db.example/onward?sslmode=disable"), Transport::Plain);
+        assert_eq!(transport("postgres://onward@127.0.0.1:5432/onward"), PostgresTransport::Plain);
+        assert_eq!(transport("postgres://onward@localhost/onward"), PostgresTransport::Plain);
+        assert_eq!(transport("postgres://onward@[::1]/onward"), PostgresTransport::Plain);
+        assert_eq!(transport("postgresql://onward@%2Frun%2Fpostgresql/onward"), PostgresTransport::Plain);
+        assert_eq!(transport("postgres://onward@db.example/onward"), PostgresTransport::Tls);
+        assert_eq!(transport("postgres://onward@localhost,db.example/onward"), PostgresTransport::Tls);
+        assert_eq!(transport("postgres://onward@db.example/onward?sslmode=disable"), PostgresTransport::Plain);
         for mode in ["require", "verify-ca", "verify-full"] {
-            assert_eq!(transport(&format!("postgres://onward@localhost/onward?sslmode={mode}")), Transport::Tls);
+            assert_eq!(transport(&format!("postgres://onward@localhost/onward?sslmode={mode}")), PostgresTransport::Tls);
         }
     }
 
     #[test]
     fn other_parameters_stay() {
-        let address = Address::parse("postgres://u@h/d?connect_timeout=3&sslmode=disable&application_name=x").unwrap();
+        let address = PostgresAddress::parse("postgres://u@h/d?connect_timeout=3&sslmode=disable&application_name=x").unwrap();
         assert_eq!(address.config.get_application_name(), Some("x"));
         assert_eq!(address.config.get_connect_timeout().map(|timeout| timeout.as_secs()), Some(3));
     }
 
     #[test]
     fn a_password_is_taken_as_it_is() {
-        let address = Address::parse("postgres://u:a?sslmode=none&b@localhost/d?sslmode=disable").unwrap();
+        let address = PostgresAddress::parse("postgres://u:a?sslmode=none&b@localhost/d?sslmode=disable").unwrap();
         assert_eq!(address.config.get_password(), Some(b"a?sslmode=none&b".as_slice()));
         assert_eq!(address.config.get_dbname(), Some("d"));
     }
@@ -127,8 +127,8 @@ mod tests {
             "mysql://onward:secret@localhost/onward",
             "",
         ] {
-            let Err(error) = Address::parse(url) else { panic!("{url} was read") };
-            assert_eq!(error.kind(), onward_store::Kind::Fatal);
+            let Err(error) = PostgresAddress::parse(url) else { panic!("{url} was read") };
+            assert_eq!(error.kind(), onward_store::StoreErrorKind::Fatal);
             assert!(!error.to_string().contains("cret"), "{error}");
         }
     }

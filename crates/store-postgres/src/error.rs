@@ -6,76 +6,76 @@ use std::fmt::Display;
 use std::io;
 
 use deadpool_postgres::{HookError, PoolError};
-use onward_store::{Error, Invalid, tables};
+use onward_store::{Error, InvalidRequest, tables};
 use tokio_postgres::error::{DbError, SqlState};
 
 /// Raised by `onward_require` of the schema.
-const NOT_AS_EXPECTED: &str = "OW001";
+const SQLSTATE_REQUIREMENT_FAILED: &str = "OW001";
 
 /// What to do about a statement that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum StatementFailure {
     /// Another transaction was faster: nothing was stored, and looking again will show what it did.
     Race(Error),
     /// The connection is gone, or the server is on its way down.
-    Lost(Error),
+    ConnectionLost(Error),
     /// It will fail again.
-    Refused(Error),
+    Permanent(Error),
 }
 
-impl Trouble {
+impl StatementFailure {
     /// The error, for whoever has to live with it.
     pub(crate) fn into_error(self) -> Error {
         match self {
-            Self::Race(error) | Self::Lost(error) | Self::Refused(error) => error,
+            Self::Race(error) | Self::ConnectionLost(error) | Self::Permanent(error) => error,
         }
     }
 }
 
-impl From<tokio_postgres::Error> for Trouble {
+impl From<tokio_postgres::Error> for StatementFailure {
     fn from(cause: tokio_postgres::Error) -> Self {
         let Some(said) = cause.as_db_error() else {
             // What else can go wrong on our side of the connection is a value that cannot be written or read.
-            let text = described(&cause);
-            return if is_network(&cause) {
-                Self::Lost(Error::Unavailable(text))
+            let text = describe_error_chain(&cause);
+            return if is_connection_error(&cause) {
+                Self::ConnectionLost(Error::Unavailable(text))
             } else {
-                Self::Refused(Error::Corrupt(text))
+                Self::Permanent(Error::Corrupt(text))
             };
         };
-        let error = said_by_server(said);
+        let error = classify_server_error(said);
         match said.code() {
             &SqlState::UNIQUE_VIOLATION | &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED => {
                 Self::Race(error)
             }
-            code if code.code() == NOT_AS_EXPECTED => Self::Race(error),
-            code if is_farewell(code) => Self::Lost(error),
-            _ => Self::Refused(error),
+            code if code.code() == SQLSTATE_REQUIREMENT_FAILED => Self::Race(error),
+            code if is_server_unavailable(code) => Self::ConnectionLost(error),
+            _ => Self::Permanent(error),
         }
     }
 }
 
-impl From<PoolError> for Trouble {
+impl From<PoolError> for StatementFailure {
     fn from(cause: PoolError) -> Self {
         match cause {
-            PoolError::Backend(cause) | PoolError::PostCreateHook(HookError::Backend(cause)) => connecting(cause),
-            PoolError::Closed => Self::Refused(Error::Closed),
-            PoolError::Timeout(_) => Self::Lost(Error::Unavailable("no connection could be had in time".to_owned())),
-            other => Self::Lost(Error::Unavailable(other.to_string())),
+            PoolError::Backend(cause) | PoolError::PostCreateHook(HookError::Backend(cause)) => connect_failure(cause),
+            PoolError::Closed => Self::Permanent(Error::Closed),
+            PoolError::Timeout(_) => Self::ConnectionLost(Error::Unavailable("no connection could be had in time".to_owned())),
+            other => Self::ConnectionLost(Error::Unavailable(other.to_string())),
         }
     }
 }
 
 /// Why there is no new connection. What is not the network is the way we are told to connect.
-fn connecting(cause: tokio_postgres::Error) -> Trouble {
-    if cause.as_db_error().is_some() || is_network(&cause) {
-        return Trouble::from(cause);
+fn connect_failure(cause: tokio_postgres::Error) -> StatementFailure {
+    if cause.as_db_error().is_some() || is_connection_error(&cause) {
+        return StatementFailure::from(cause);
     }
-    Trouble::Refused(Error::Unusable(format!("cannot connect to the database of the store: {}", described(&cause))))
+    StatementFailure::Permanent(Error::Unusable(format!("cannot connect to the database of the store: {}", describe_error_chain(&cause))))
 }
 
 /// Whether the connection is gone. A certificate that is not trusted comes as an error of the network, and is none.
-fn is_network(cause: &tokio_postgres::Error) -> bool {
+fn is_connection_error(cause: &tokio_postgres::Error) -> bool {
     let Some(source) = cause.source().and_then(|source| source.downcast_ref::<io::Error>()) else {
         return cause.is_closed();
     };
@@ -83,17 +83,17 @@ fn is_network(cause: &tokio_postgres::Error) -> bool {
 }
 
 /// The error for a caller, of a statement that stores nothing when it fails.
-pub(crate) fn from(cause: tokio_postgres::Error) -> Error {
-    Trouble::from(cause).into_error()
+pub(crate) fn from_postgres_error(cause: tokio_postgres::Error) -> Error {
+    StatementFailure::from(cause).into_error()
 }
 
 /// What was read cannot have been written.
-pub(crate) fn unreadable(table: &str, cause: &dyn Display) -> Error {
+pub(crate) fn unreadable_row(table: &str, cause: &dyn Display) -> Error {
     Error::Corrupt(format!("a row of {table}: {cause}"))
 }
 
 /// The cause and its own causes, which say more.
-pub(crate) fn described(cause: &tokio_postgres::Error) -> String {
+pub(crate) fn describe_error_chain(cause: &tokio_postgres::Error) -> String {
     let mut text = cause.to_string();
     let mut next = cause.source();
     while let Some(cause) = next {
@@ -107,7 +107,7 @@ pub(crate) fn described(cause: &tokio_postgres::Error) -> String {
 }
 
 /// Whether the server is about to close the connection, or does not take new ones.
-fn is_farewell(code: &SqlState) -> bool {
+fn is_server_unavailable(code: &SqlState) -> bool {
     code.code().starts_with("08")
         || [
             SqlState::ADMIN_SHUTDOWN,
@@ -123,13 +123,13 @@ fn is_farewell(code: &SqlState) -> bool {
 }
 
 /// Without the detail, which quotes what is stored.
-fn said_by_server(said: &DbError) -> Error {
+fn classify_server_error(said: &DbError) -> Error {
     let code = said.code();
     let text = format!("{} (SQLSTATE {})", said.message(), code.code());
     match code.code() {
-        "53100" => Error::Full(text),
-        "23514" => refused_value(said, "the database does not take this value").unwrap_or(Error::Unusable(text)),
-        "54000" => refused_value(said, "an index of the database cannot hold so much").unwrap_or(Error::Unusable(text)),
+        "53100" => Error::DiskFull(text),
+        "23514" => rejected_value(said, "the database does not take this value").unwrap_or(Error::Unusable(text)),
+        "54000" => rejected_value(said, "an index of the database cannot hold so much").unwrap_or(Error::Unusable(text)),
         "XX001" | "XX002" => Error::Corrupt(text),
         "3D000" => Error::Unusable(format!("{text}. Create it first, for example with createdb")),
         "42501" | "3F000" => {
@@ -146,10 +146,10 @@ fn said_by_server(said: &DbError) -> Error {
 }
 
 /// The column that a check or an index is about. They are named after their table and, most of them, the column.
-fn refused_value(said: &DbError, reason: &'static str) -> Option<Error> {
-    let table = tables::ALL.into_iter().find(|table| said.table() == Some(table.name))?;
+fn rejected_value(said: &DbError, reason: &'static str) -> Option<Error> {
+    let table = tables::ALL_TABLES.into_iter().find(|table| said.table() == Some(table.name))?;
     let rest = said.constraint().and_then(|name| name.strip_prefix(table.name)?.strip_prefix('_'));
     let column = table.columns.iter().find(|column| rest.is_some_and(|rest| rest.starts_with(column.name)));
     let column = column.unwrap_or(&table.columns[0]).name;
-    Some(Invalid::Value { table: table.name, column, reason }.into())
+    Some(InvalidRequest::Value { table: table.name, column, reason }.into())
 }

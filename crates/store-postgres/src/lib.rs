@@ -10,23 +10,23 @@
 //! Sessions are told how durable to be when they are opened, so a pooler in between has to keep a session to itself.
 
 mod address;
-mod connect;
+mod connection;
 mod error;
-mod event;
-mod head;
-mod inspect;
+mod run_event;
+mod run_head;
+mod integrity;
 mod migrate;
-mod notices;
+mod notifications;
 mod options;
 mod pipeline;
 mod purge;
 mod read;
-pub mod scratch;
+pub mod scratch_schema;
 mod sql;
 mod tls;
 mod value;
 mod writer;
-pub mod yardstick;
+pub mod baseline;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,33 +36,33 @@ use deadpool_postgres::Pool;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
-    Admitted, Clock, Error, Heard, JournalChunk, Key, Page, Policy, Presence, Purge, Reader, Receipt, RunHead, Scan,
-    Store, Stored, Table,
+    AdmittedCommit, StoreClock, Error, NotificationHandler, JournalChunk, RowKey, RunEventQuery, StorePolicy, RegistrationGuard, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan,
+    Store, StoredRow, TableSchema,
 };
 
 pub use options::Options;
 
-use crate::address::Address;
-use crate::connect::Access;
-use crate::error::Trouble;
-use crate::notices::Notices;
-use crate::read::Readers;
-use crate::writer::{Start, Writers};
+use crate::address::PostgresAddress;
+use crate::connection::ConnectionAccess;
+use crate::error::StatementFailure;
+use crate::notifications::PostgresNotifier;
+use crate::read::PostgresReaders;
+use crate::writer::{WriterOptions, CommitQueues};
 
 /// A store in a Postgres database.
-pub struct Postgres {
+pub struct PostgresStore {
     /// Absent in a store that is only read.
-    writers: Option<Writers>,
+    writers: Option<CommitQueues>,
     /// The same.
-    notices: Option<Notices>,
-    readers: Readers,
+    notifier: Option<PostgresNotifier>,
+    readers: PostgresReaders,
     pool: Pool,
-    policy: Policy,
-    clock: Option<Arc<dyn Clock>>,
-    deadline: Duration,
+    policy: StorePolicy,
+    clock: Option<Arc<dyn StoreClock>>,
+    call_timeout: Duration,
 }
 
-impl Postgres {
+impl PostgresStore {
     /// Connects to the database that `url` names, and creates or migrates the tables if need be.
     ///
     /// A server on another machine is reached with TLS, and has to show a certificate that this machine trusts, unless
@@ -79,102 +79,102 @@ impl Postgres {
     /// # }
     /// ```
     pub async fn open(url: &str, options: Options) -> Result<Self, Error> {
-        let Options { clock, writers, bulk_writers, queue, deadline, .. } = options.clone();
-        let address = Address::parse(url)?;
-        let pool = connect::pool(&address, options.readers, deadline, Access::Write)?;
-        let mut client = connect::take(&pool).await.map_err(Trouble::into_error)?;
-        connect::check_server(&client, Access::Write).await?;
-        migrate::to_newest(&mut client).await?;
-        writer::tidy(&client).await?;
+        let Options { clock, writers, bulk_writers, queue_capacity: queue, call_timeout: deadline, .. } = options.clone();
+        let address = PostgresAddress::parse(url)?;
+        let pool = connection::build_pool(&address, options.readers, deadline, ConnectionAccess::Write)?;
+        let mut client = connection::acquire_connection(&pool).await.map_err(StatementFailure::into_error)?;
+        connection::check_server(&client, ConnectionAccess::Write).await?;
+        migrate::apply_migrations(&mut client).await?;
+        writer::delete_stale_marks(&client).await?;
         drop(client);
-        let writing = connect::pool(&address, writers.max(1) + bulk_writers.max(1), deadline, Access::Write)?;
-        let start = Start { pool: writing, clock, writers, bulk_writers, queue, deadline };
-        let notices = Some(Notices::start(&pool, &address, deadline).await?);
-        Ok(Self { writers: Some(Writers::start(&start)?), notices, ..Self::reading(pool, options) })
+        let writing = connection::build_pool(&address, writers.max(1) + bulk_writers.max(1), deadline, ConnectionAccess::Write)?;
+        let start = WriterOptions { pool: writing, clock, writers, bulk_writers, queue_capacity: queue, call_timeout: deadline };
+        let notices = Some(PostgresNotifier::start_sender(&pool, &address, deadline).await?);
+        Ok(Self { writers: Some(CommitQueues::start_writers(&start)?), notifier: notices, ..Self::from_read_pool(pool, options) })
     }
 
     /// Connects to a database that holds a store, to read from it only. Nothing in it is changed; it may be a standby.
-    pub async fn open_existing(url: &str, options: Options) -> Result<Self, Error> {
-        let pool = connect::pool(&Address::parse(url)?, options.readers, options.deadline, Access::Read)?;
-        let client = connect::take(&pool).await.map_err(Trouble::into_error)?;
-        connect::check_server(&client, Access::Read).await?;
-        migrate::expect_newest(&client).await?;
+    pub async fn open_read_only(url: &str, options: Options) -> Result<Self, Error> {
+        let pool = connection::build_pool(&PostgresAddress::parse(url)?, options.readers, options.call_timeout, ConnectionAccess::Read)?;
+        let client = connection::acquire_connection(&pool).await.map_err(StatementFailure::into_error)?;
+        connection::check_server(&client, ConnectionAccess::Read).await?;
+        migrate::require_current_schema(&client).await?;
         drop(client);
-        Ok(Self::reading(pool, options))
+        Ok(Self::from_read_pool(pool, options))
     }
 
-    fn reading(pool: Pool, options: Options) -> Self {
-        let Options { policy, clock, deadline, .. } = options;
-        let readers = Readers::new(pool.clone(), policy.limits.page_max, deadline);
-        Self { writers: None, notices: None, readers, pool, policy, clock, deadline }
+    fn from_read_pool(pool: Pool, options: Options) -> Self {
+        let Options { policy, clock, call_timeout: deadline, .. } = options;
+        let readers = PostgresReaders::new(pool.clone(), policy.limits.page_max, deadline);
+        Self { writers: None, notifier: None, readers, pool, policy, clock, call_timeout: deadline }
     }
 
-    fn writers(&self) -> Result<&Writers, Error> {
+    fn require_writers(&self) -> Result<&CommitQueues, Error> {
         self.writers.as_ref().ok_or_else(|| Error::Unusable("the store was opened for reading only".to_owned()))
     }
 }
 
 #[async_trait]
-impl Store for Postgres {
-    fn policy(&self) -> &Policy {
+impl Store for PostgresStore {
+    fn policy(&self) -> &StorePolicy {
         &self.policy
     }
 
-    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
-        self.writers()?.commit(commit).await
+    async fn apply_commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
+        self.require_writers()?.commit(commit).await
     }
 
-    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
-        self.readers.row(table, &key).await
+    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+        self.readers.read_row(table, &key).await
     }
 
-    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
-        self.readers.rows(&scan).await
+    async fn scan_rows(&self, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        self.readers.scan_rows(&scan).await
     }
 
-    async fn count(&self, scan: Scan) -> Result<u64, Error> {
-        self.readers.count(&scan).await
+    async fn count_rows(&self, scan: TableScan) -> Result<u64, Error> {
+        self.readers.count_rows(&scan).await
     }
 
-    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
-        self.readers.journal(execution, from, limit).await
+    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+        self.readers.read_journal(execution, from, limit).await
     }
 
-    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        self.readers.run_events(run, page).await
+    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        self.readers.read_run_events(run, page).await
     }
 
-    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
-        self.readers.run(run).await
+    async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        self.readers.read_run_head(run).await
     }
 
-    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
-        self.readers.runs(behind, after, limit).await
+    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        self.readers.list_run_heads(behind, after, limit).await
     }
 
-    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
-        self.writers()?;
-        purge::purge(&self.pool, &purge, self.deadline).await
+    async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {
+        self.require_writers()?;
+        purge::purge_with_timeout(&self.pool, &purge, self.call_timeout).await
     }
 
-    async fn inspect(&self) -> Result<Vec<String>, Error> {
-        self.readers.inspect().await
+    async fn check_integrity(&self) -> Result<Vec<String>, Error> {
+        self.readers.check_integrity().await
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
         match &self.clock {
             Some(clock) => Ok(clock.now()),
-            None => self.readers.now().await,
+            None => self.readers.database_time().await,
         }
     }
 
-    fn tell(&self, words: String) {
-        if let Some(notices) = &self.notices {
-            notices.tell(words);
+    fn notify(&self, words: String) {
+        if let Some(notices) = &self.notifier {
+            notices.enqueue_notification(words);
         }
     }
 
-    fn hear(&self, heard: Heard) -> Option<Presence> {
-        self.notices.as_ref().map(|notices| notices.hear(heard))
+    fn subscribe(&self, heard: NotificationHandler) -> Option<RegistrationGuard> {
+        self.notifier.as_ref().map(|notices| notices.spawn_listener(heard))
     }
 }

@@ -10,40 +10,40 @@ use futures_util::future::{BoxFuture, maybe_done};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::value::Param;
+use crate::value::SqlParam;
 
 /// A statement and its parameters.
-pub(crate) struct Step<'a> {
+pub(crate) struct PipelineStatement<'a> {
     pub(crate) sql: Cow<'static, str>,
     pub(crate) params: Vec<Box<dyn ToSql + Sync + Send + 'a>>,
 }
 
-impl<'a> Step<'a> {
+impl<'a> PipelineStatement<'a> {
     pub(crate) fn new(sql: impl Into<Cow<'static, str>>) -> Self {
         Self { sql: sql.into(), params: Vec::new() }
     }
 
-    pub(crate) fn with(mut self, param: impl ToSql + Sync + Send + 'a) -> Self {
+    pub(crate) fn with_param(mut self, param: impl ToSql + Sync + Send + 'a) -> Self {
         self.params.push(Box::new(param));
         self
     }
 
-    pub(crate) fn with_all<P: ToSql + Sync + Send + 'a>(mut self, params: impl IntoIterator<Item = P>) -> Self {
+    pub(crate) fn with_params<P: ToSql + Sync + Send + 'a>(mut self, params: impl IntoIterator<Item = P>) -> Self {
         self.params.extend(params.into_iter().map(|param| Box::new(param) as Box<dyn ToSql + Sync + Send + 'a>));
         self
     }
 }
 
-impl Step<'_> {
+impl PipelineStatement<'_> {
     /// The parameters, as the client takes them.
-    pub(crate) fn borrowed(&self) -> Vec<Param<'_>> {
-        self.params.iter().map(|param| &**param as Param<'_>).collect()
+    pub(crate) fn param_refs(&self) -> Vec<SqlParam<'_>> {
+        self.params.iter().map(|param| &**param as SqlParam<'_>).collect()
     }
 }
 
 /// Which end of a transaction the statements stand at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Frame {
+pub(crate) enum TransactionBoundary {
     /// They begin one.
     Begin,
     /// They end one.
@@ -52,7 +52,7 @@ pub(crate) enum Frame {
 
 /// Prepares what is not prepared yet, sends all statements, and returns their rows or the first error. In a transaction
 /// the first is the cause: those behind it only say that it has failed.
-pub(crate) async fn send(client: &ClientWrapper, steps: &[Step<'_>], frame: Frame) -> Result<Vec<Vec<Row>>, Error> {
+pub(crate) async fn send_pipeline(client: &ClientWrapper, steps: &[PipelineStatement<'_>], frame: TransactionBoundary) -> Result<Vec<Vec<Row>>, Error> {
     let mut statements = Vec::with_capacity(steps.len());
     for step in steps {
         statements.push(client.prepare_cached(&step.sql).await?);
@@ -61,23 +61,23 @@ pub(crate) async fn send(client: &ClientWrapper, steps: &[Step<'_>], frame: Fram
     let plain = |text: &'static str| -> BoxFuture<'_, Result<Vec<Row>, Error>> {
         Box::pin(async move { client.batch_execute(text).await.map(|()| Vec::new()) })
     };
-    if frame == Frame::Begin {
+    if frame == TransactionBoundary::Begin {
         answers.push(plain("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"));
     }
     for (step, statement) in steps.iter().zip(&statements) {
-        let params = step.borrowed();
+        let params = step.param_refs();
         answers.push(Box::pin(async move { client.query(statement, &params).await }));
     }
-    if frame == Frame::Commit {
+    if frame == TransactionBoundary::Commit {
         answers.push(plain("COMMIT"));
     }
-    let skipped = usize::from(frame == Frame::Begin);
-    let rows = in_order(answers).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let skipped = usize::from(frame == TransactionBoundary::Begin);
+    let rows = join_in_order(answers).await.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(rows.into_iter().skip(skipped).take(steps.len()).collect())
 }
 
 /// Waits for all. A statement is sent when its answer is first asked for, so they are asked in turn.
-async fn in_order<T>(answers: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+async fn join_in_order<T>(answers: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     let mut answers: Vec<_> = answers.into_iter().map(maybe_done).collect();
     poll_fn(|context| {
         let mut waiting = false;

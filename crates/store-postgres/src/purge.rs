@@ -5,48 +5,48 @@ use std::time::Duration;
 use deadpool_postgres::{Pool, Transaction};
 use onward_journal::ExecutionId;
 use onward_runs::RunId;
-use onward_store::{Error, Purge};
+use onward_store::{Error, PurgeTarget};
 use tokio::time::timeout;
 
-use crate::connect;
-use crate::error::Trouble;
+use crate::connection;
+use crate::error::StatementFailure;
 
 /// The advisory locks that keep an execution whole: appending to its journal shares the lock of its slot, purging it
 /// holds the lock alone. A row to lock there may not be.
-pub(crate) const LOCKS: i32 = 0x6f6e_7764;
+pub(crate) const PURGE_LOCK_CLASS: i32 = 0x6f6e_7764;
 
 /// The lock of an execution. They are few, because the server has only so many.
-pub(crate) fn slot(execution: &ExecutionId) -> i32 {
+pub(crate) fn purge_lock_slot(execution: &ExecutionId) -> i32 {
     i32::from(execution.as_bytes()[0])
 }
 
 /// Removes it, and tells whether there was anything to remove.
-pub(crate) async fn purge(pool: &Pool, purge: &Purge, deadline: Duration) -> Result<bool, Error> {
+pub(crate) async fn purge_with_timeout(pool: &Pool, purge: &PurgeTarget, deadline: Duration) -> Result<bool, Error> {
     let late = || Error::Unavailable("the database did not answer in time".to_owned());
-    timeout(deadline, repeatedly(pool, purge)).await.unwrap_or_else(|_| Err(late()))
+    timeout(deadline, purge_with_retries(pool, purge)).await.unwrap_or_else(|_| Err(late()))
 }
 
-async fn repeatedly(pool: &Pool, purge: &Purge) -> Result<bool, Error> {
+async fn purge_with_retries(pool: &Pool, purge: &PurgeTarget) -> Result<bool, Error> {
     let mut is_removed = false;
     let mut tries = 0;
     loop {
-        let tried = once(pool, purge, &mut is_removed).await;
+        let tried = purge_once(pool, purge, &mut is_removed).await;
         tries += 1;
-        if !matches!(tried, Err(Trouble::Race(_) | Trouble::Lost(_))) || tries == connect::LOSSES_MAX {
-            return tried.map(|()| is_removed).map_err(Trouble::into_error);
+        if !matches!(tried, Err(StatementFailure::Race(_) | StatementFailure::ConnectionLost(_))) || tries == connection::CONNECTION_ATTEMPTS_MAX {
+            return tried.map(|()| is_removed).map_err(StatementFailure::into_error);
         }
-        connect::pause(tries).await;
+        connection::sleep_backoff(tries).await;
     }
 }
 
 /// Sets `is_removed` once there was something: should the commit be repeated because its end was not heard, there may
 /// be nothing left.
-async fn once(pool: &Pool, purge: &Purge, is_removed: &mut bool) -> Result<(), Trouble> {
-    let mut client = connect::take(pool).await?;
+async fn purge_once(pool: &Pool, purge: &PurgeTarget, is_removed: &mut bool) -> Result<(), StatementFailure> {
+    let mut client = connection::acquire_connection(pool).await?;
     let transaction = client.transaction().await?;
     let removed = match purge {
-        Purge::Run(run) => remove_run(&transaction, run).await?,
-        Purge::Execution(execution) => remove_execution(&transaction, execution).await?,
+        PurgeTarget::Run(run) => remove_run(&transaction, run).await?,
+        PurgeTarget::Execution(execution) => remove_execution(&transaction, execution).await?,
     };
     *is_removed |= removed > 0;
     Ok(transaction.commit().await?)
@@ -66,7 +66,7 @@ async fn remove_execution(
     transaction: &Transaction<'_>,
     execution: &ExecutionId,
 ) -> Result<u64, tokio_postgres::Error> {
-    transaction.execute("SELECT pg_advisory_xact_lock($1, $2)", &[&LOCKS, &slot(execution)]).await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1, $2)", &[&PURGE_LOCK_CLASS, &purge_lock_slot(execution)]).await?;
     // Only now: the events that were appended while we waited are to go as well.
     let id = execution.as_bytes().as_slice();
     let mut removed = 0;

@@ -4,13 +4,13 @@
 //! subqueries are for. So everybody locks rows in the same order, and no plan that was made while a table was empty is
 //! still in use when it is large.
 
-use onward_store::{Changed, Column, Table};
+use onward_store::{ChangedColumns, ColumnSchema, TableSchema};
 
-use crate::value::sql_type;
+use crate::value::sql_type_name;
 
 /// How a row that is read is kept from being changed by others until the end of the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lock {
+pub(crate) enum RowLock {
     /// Nobody else may lock it.
     Update,
     /// Others may lock it likewise.
@@ -19,7 +19,7 @@ pub(crate) enum Lock {
 
 /// Which conditions a scan has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct ScanShape {
     /// How many of the first columns of the order are given.
     pub(crate) equal: usize,
     /// Whether the column after those has a largest value.
@@ -31,88 +31,88 @@ pub(crate) struct Shape {
 }
 
 /// The names of the key's columns.
-pub(crate) fn key_names(table: &Table) -> Vec<&'static str> {
+pub(crate) fn key_column_names(table: &TableSchema) -> Vec<&'static str> {
     table.key_columns().iter().map(|column| column.name).collect()
 }
 
 /// The rows with the given values in the columns `by`, locked.
-pub(crate) fn locked(table: &Table, by: &[&str], lock: Lock) -> String {
-    let columns = by.iter().filter_map(|name| table.position(name)).map(|place| typed(&table.columns[place]));
-    let lock = if lock == Lock::Update { "UPDATE" } else { "SHARE" };
+pub(crate) fn build_select_locked(table: &TableSchema, by: &[&str], lock: RowLock) -> String {
+    let columns = by.iter().filter_map(|name| table.column_position(name)).map(|place| typed_column(&table.columns[place]));
+    let lock = if lock == RowLock::Update { "UPDATE" } else { "SHARE" };
     format!(
         "SELECT found.* FROM {given} \
          CROSS JOIN LATERAL (SELECT {all} FROM {name} AS held WHERE {matching} FOR {lock}) AS found",
-        given = given(columns),
-        all = joined(", ", names(table).map(|name| format!("held.{name}"))),
+        given = unnest_parameters(columns),
+        all = join_strings(", ", column_names(table).map(|name| format!("held.{name}"))),
         name = table.name,
-        matching = matching(by),
+        matching = match_conditions(by),
     )
 }
 
 /// Inserts rows, with their versions.
-pub(crate) fn insert(table: &Table) -> String {
-    format!("INSERT INTO {} ({}) SELECT * FROM {}", table.name, columns(table), given(typed_all(table)))
+pub(crate) fn build_insert(table: &TableSchema) -> String {
+    format!("INSERT INTO {} ({}) SELECT * FROM {}", table.name, column_list(table), unnest_parameters(typed_columns(table)))
 }
 
 /// Replaces rows that are locked, and their versions.
-pub(crate) fn update(table: &Table) -> String {
-    let changed = names(table).skip(table.key).map(|name| format!("{name} = new.{name}"));
+pub(crate) fn build_update(table: &TableSchema) -> String {
+    let changed = column_names(table).skip(table.key_length).map(|name| format!("{name} = new.{name}"));
     format!(
         "UPDATE {name} AS old SET {set} FROM (SELECT given.*, found.place FROM {given} {places}) AS new \
          WHERE old.ctid = new.place",
         name = table.name,
-        set = joined(", ", changed),
-        given = given(typed_all(table)),
-        places = places(table),
+        set = join_strings(", ", changed),
+        given = unnest_parameters(typed_columns(table)),
+        places = lateral_ctid_join(table),
     )
 }
 
 /// Changes some columns of rows that are at the given versions. Objects unless all of them are; the last parameter says how many.
-pub(crate) fn amend(table: &Table, changed: Changed) -> String {
-    let columns: Vec<&Column> = changed.places().map(|place| &table.columns[place]).collect();
+pub(crate) fn build_amend(table: &TableSchema, changed: ChangedColumns) -> String {
+    let columns: Vec<&ColumnSchema> = changed.positions().map(|place| &table.columns[place]).collect();
     let set = columns.iter().map(|column| format!("{name} = new.{name}, ", name = column.name));
-    let given_columns = table.key_columns().iter().chain(columns.iter().copied()).map(typed);
+    let given_columns = table.key_columns().iter().chain(columns.iter().copied()).map(typed_column);
     format!(
         "WITH amended AS (UPDATE {name} AS old SET {set}version = old.version + 1 \
          FROM (SELECT given.*, found.place FROM {given} {places}) AS new \
          WHERE old.ctid = new.place AND old.version = new.version RETURNING 1) \
          SELECT onward_require(count(*), ${wanted}::bigint) FROM amended",
         name = table.name,
-        set = joined("", set),
-        given = given(given_columns.chain([("version", "bigint")])),
-        places = places(table),
-        wanted = table.key + columns.len() + 2,
+        set = join_strings("", set),
+        given = unnest_parameters(given_columns.chain([("version", "bigint")])),
+        places = lateral_ctid_join(table),
+        wanted = table.key_length + columns.len() + 2,
     )
 }
 
 /// Deletes rows that are locked.
-pub(crate) fn delete(table: &Table) -> String {
+pub(crate) fn build_delete(table: &TableSchema) -> String {
     format!(
         "DELETE FROM {name} AS old USING (SELECT found.place FROM {given} {places}) AS gone \
          WHERE old.ctid = gone.place",
         name = table.name,
-        given = given(table.key_columns().iter().map(typed)),
-        places = places(table),
+        given = unnest_parameters(table.key_columns().iter().map(typed_column)),
+        places = lateral_ctid_join(table),
     )
 }
 
 /// Objects if there is a row with one of the given keys.
-pub(crate) fn absent(table: &Table) -> String {
+pub(crate) fn build_require_absent(table: &TableSchema) -> String {
     format!(
         "SELECT onward_require(count(*), 0) FROM {given} {places}",
-        given = given(table.key_columns().iter().map(typed)),
-        places = places(table),
+        given = unnest_parameters(table.key_columns().iter().map(typed_column)),
+        places = lateral_ctid_join(table),
     )
 }
 
 /// The row with a key.
-pub(crate) fn row(table: &Table) -> String {
-    let same = key_names(table).into_iter().enumerate().map(|(place, name)| format!("{name} = ${}", place + 1));
-    format!("SELECT {} FROM {} WHERE {}", columns(table), table.name, joined(" AND ", same))
+pub(crate) fn build_select_by_key(table: &TableSchema) -> String {
+    let same = key_column_names(table).into_iter().enumerate().map(|(place, name)| format!("{name} = ${}", place + 1));
+    format!("SELECT {} FROM {} WHERE {}", column_list(table), table.name, join_strings(" AND ", same))
 }
 
 /// Rows in an order. The parameters are the equal values, the largest value, the row to start after and the limit.
-pub(crate) fn scan(table: &Table, order: &[&str], shape: Shape) -> String {
+pub(crate) fn build_scan(table: &TableSchema, order: &[&str], shape: ScanShape) -> String {
     let mut place = 0;
     let mut next = || {
         place += 1;
@@ -123,73 +123,73 @@ pub(crate) fn scan(table: &Table, order: &[&str], shape: Shape) -> String {
         conditions.push(format!("{} <= {}", order[shape.equal], next()));
     }
     if shape.has_after {
-        let after = joined(", ", order.iter().map(|_| next()));
+        let after = join_strings(", ", order.iter().map(|_| next()));
         let beyond = if shape.is_reversed { "<" } else { ">" };
         conditions.push(format!("({}) {beyond} ({after})", order.join(", ")));
     }
     let filter = if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
     let order = order.join(if shape.is_reversed { " DESC, " } else { ", " });
     let last = if shape.is_reversed { " DESC" } else { "" };
-    format!("SELECT {} FROM {} {filter}ORDER BY {order}{last} LIMIT {}", columns(table), table.name, next())
+    format!("SELECT {} FROM {} {filter}ORDER BY {order}{last} LIMIT {}", column_list(table), table.name, next())
 }
 
 /// Takes numbers for rows whose key the store assigns.
-pub(crate) fn serials(table: &Table) -> String {
+pub(crate) fn build_next_serials(table: &TableSchema) -> String {
     format!("SELECT nextval('{}_{}_seq') FROM generate_series(1, $1::bigint)", table.name, table.columns[0].name)
 }
 
 /// All columns and the version, as [`stored`](crate::value::stored) reads them.
-fn columns(table: &Table) -> String {
-    joined(", ", names(table).map(str::to_owned))
+fn column_list(table: &TableSchema) -> String {
+    join_strings(", ", column_names(table).map(str::to_owned))
 }
 
-fn names(table: &Table) -> impl Iterator<Item = &'static str> {
+fn column_names(table: &TableSchema) -> impl Iterator<Item = &'static str> {
     table.columns.iter().map(|column| column.name).chain(["version"])
 }
 
-fn typed(column: &Column) -> (&'static str, &'static str) {
-    (column.name, sql_type(column.of))
+fn typed_column(column: &ColumnSchema) -> (&'static str, &'static str) {
+    (column.name, sql_type_name(column.column_type))
 }
 
-fn typed_all(table: &Table) -> impl Iterator<Item = (&'static str, &'static str)> {
-    table.columns.iter().map(typed).chain([("version", "bigint")])
+fn typed_columns(table: &TableSchema) -> impl Iterator<Item = (&'static str, &'static str)> {
+    table.columns.iter().map(typed_column).chain([("version", "bigint")])
 }
 
 /// Rows made of arrays, one parameter a column.
-fn given(columns: impl Iterator<Item = (&'static str, &'static str)>) -> String {
+fn unnest_parameters(columns: impl Iterator<Item = (&'static str, &'static str)>) -> String {
     let (names, types): (Vec<&str>, Vec<&str>) = columns.unzip();
     let arrays = types.iter().enumerate().map(|(place, of)| format!("${}::{of}[]", place + 1));
-    format!("unnest({}) AS given({})", joined(", ", arrays), names.join(", "))
+    format!("unnest({}) AS given({})", join_strings(", ", arrays), names.join(", "))
 }
 
-fn matching(names: &[&str]) -> String {
-    joined(" AND ", names.iter().map(|name| format!("held.{name} = given.{name}")))
+fn match_conditions(names: &[&str]) -> String {
+    join_strings(" AND ", names.iter().map(|name| format!("held.{name} = given.{name}")))
 }
 
 /// Where the rows with the given keys are.
-fn places(table: &Table) -> String {
+fn lateral_ctid_join(table: &TableSchema) -> String {
     format!(
         "CROSS JOIN LATERAL (SELECT held.ctid AS place FROM {} AS held WHERE {} OFFSET 0) AS found",
         table.name,
-        matching(&key_names(table))
+        match_conditions(&key_column_names(table))
     )
 }
 
-fn joined(separator: &str, parts: impl Iterator<Item = String>) -> String {
+fn join_strings(separator: &str, parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(separator)
 }
 
 #[cfg(test)]
 mod tests {
-    use onward_store::Record as _;
-    use onward_store::tables::{Message, Timer};
+    use onward_store::TableRecord as _;
+    use onward_store::tables::{InboxMessageRow, TimerRow};
 
     use super::*;
 
     #[test]
     fn rows_are_locked_one_by_one() {
         assert_eq!(
-            locked(Timer::TABLE, &key_names(Timer::TABLE), Lock::Update),
+            build_select_locked(TimerRow::TABLE, &key_column_names(TimerRow::TABLE), RowLock::Update),
             "SELECT found.* FROM unnest($1::bytea[], $2::bigint[]) AS given(execution_id, promise) CROSS JOIN LATERAL \
              (SELECT held.execution_id, held.promise, held.shard, held.fire_at, held.version FROM timers AS held \
              WHERE held.execution_id = given.execution_id AND held.promise = given.promise FOR UPDATE) AS found"
@@ -198,21 +198,21 @@ mod tests {
 
     #[test]
     fn a_scan_has_the_conditions_it_was_given() {
-        let order = Timer::TABLE.order_of(Some(Timer::BY_DUE));
+        let order = TimerRow::TABLE.scan_order(Some(TimerRow::BY_DUE));
         let all = "SELECT execution_id, promise, shard, fire_at, version FROM timers";
         assert_eq!(
-            scan(Timer::TABLE, &order, Shape { equal: 0, has_until: false, has_after: false, is_reversed: false }),
+            build_scan(TimerRow::TABLE, &order, ScanShape { equal: 0, has_until: false, has_after: false, is_reversed: false }),
             format!("{all} ORDER BY shard, fire_at, execution_id, promise LIMIT $1")
         );
         assert_eq!(
-            scan(Timer::TABLE, &order, Shape { equal: 1, has_until: true, has_after: true, is_reversed: false }),
+            build_scan(TimerRow::TABLE, &order, ScanShape { equal: 1, has_until: true, has_after: true, is_reversed: false }),
             format!(
                 "{all} WHERE shard = $1 AND fire_at <= $2 AND (shard, fire_at, execution_id, promise) > \
                  ($3, $4, $5, $6) ORDER BY shard, fire_at, execution_id, promise LIMIT $7"
             )
         );
         assert_eq!(
-            scan(Timer::TABLE, &order, Shape { equal: 0, has_until: false, has_after: true, is_reversed: true }),
+            build_scan(TimerRow::TABLE, &order, ScanShape { equal: 0, has_until: false, has_after: true, is_reversed: true }),
             format!(
                 "{all} WHERE (shard, fire_at, execution_id, promise) < ($1, $2, $3, $4) \
                  ORDER BY shard DESC, fire_at DESC, execution_id DESC, promise DESC LIMIT $5"
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_update_changes_all_but_the_key() {
-        let text = update(Timer::TABLE);
+        let text = build_update(TimerRow::TABLE);
         assert!(text.starts_with(
             "UPDATE timers AS old SET shard = new.shard, fire_at = new.fire_at, version = new.version FROM"
         ));
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_amendment_counts_the_rows_that_were_as_they_should_be() {
-        let text = amend(Timer::TABLE, Changed::of([3]));
+        let text = build_amend(TimerRow::TABLE, ChangedColumns::from_positions([3]));
         assert!(text.starts_with(
             "WITH amended AS (UPDATE timers AS old SET fire_at = new.fire_at, version = old.version + 1 FROM (SELECT \
              given.*, found.place FROM unnest($1::bytea[], $2::bigint[], $3::timestamptz[], $4::bigint[]) AS \
@@ -244,6 +244,6 @@ mod tests {
 
     #[test]
     fn numbers_come_from_the_sequence_of_the_key() {
-        assert!(serials(Message::TABLE).contains("nextval('inbox_message_id_seq')"));
+        assert!(build_next_serials(InboxMessageRow::TABLE).contains("nextval('inbox_message_id_seq')"));
     }
 }

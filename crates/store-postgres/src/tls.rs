@@ -8,7 +8,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// What connects, trusting the certificate authorities of this machine, or those in `SSL_CERT_FILE`.
-pub(crate) fn connector() -> Result<MakeRustlsConnect, Error> {
+pub(crate) fn tls_connector() -> Result<MakeRustlsConnect, Error> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     let (trusted, _) = roots.add_parsable_certificates(found.certs);

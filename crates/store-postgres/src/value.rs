@@ -4,35 +4,35 @@ use std::error::Error as StdError;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use onward_journal::{Text, Timestamp};
-use onward_store::{Error, Stored, Table, Type, Value};
+use onward_journal::{SharedText, Timestamp};
+use onward_store::{Error, StoredRow, TableSchema, ColumnType, ColumnValue};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type as SqlType, accepts, to_sql_checked};
 
 use crate::error;
 
-type Boxed = Box<dyn StdError + Sync + Send>;
+type BoxedError = Box<dyn StdError + Sync + Send>;
 
 /// Microseconds between our epoch and that of Postgres, which is 2000-01-01.
-const EPOCH_MICROS: i64 = 946_684_800_000_000;
+const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
 /// An instant, in the whole range that can be written. What stands for no instant of ours, such as `infinity`, is an
 /// error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Time(pub(crate) Timestamp);
+pub(crate) struct PostgresTimestamp(pub(crate) Timestamp);
 
-impl ToSql for Time {
-    fn to_sql(&self, of: &SqlType, out: &mut BytesMut) -> Result<IsNull, Boxed> {
-        (self.0.as_micros() - EPOCH_MICROS).to_sql(of, out)
+impl ToSql for PostgresTimestamp {
+    fn to_sql(&self, of: &SqlType, out: &mut BytesMut) -> Result<IsNull, BoxedError> {
+        (self.0.as_micros() - POSTGRES_EPOCH_MICROS).to_sql(of, out)
     }
 
     accepts!(TIMESTAMPTZ);
     to_sql_checked!();
 }
 
-impl<'a> FromSql<'a> for Time {
-    fn from_sql(of: &SqlType, raw: &'a [u8]) -> Result<Self, Boxed> {
-        let at = i64::from_sql(of, raw)?.checked_add(EPOCH_MICROS).and_then(Timestamp::from_micros);
+impl<'a> FromSql<'a> for PostgresTimestamp {
+    fn from_sql(of: &SqlType, raw: &'a [u8]) -> Result<Self, BoxedError> {
+        let at = i64::from_sql(of, raw)?.checked_add(POSTGRES_EPOCH_MICROS).and_then(Timestamp::from_micros);
         at.map(Self).ok_or_else(|| "an instant outside of the years 0 to 9999".into())
     }
 
@@ -41,10 +41,10 @@ impl<'a> FromSql<'a> for Time {
 
 /// Sixteen bytes that are a UUID in SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Uuid(pub(crate) [u8; 16]);
+pub(crate) struct PostgresUuid(pub(crate) [u8; 16]);
 
-impl ToSql for Uuid {
-    fn to_sql(&self, _: &SqlType, out: &mut BytesMut) -> Result<IsNull, Boxed> {
+impl ToSql for PostgresUuid {
+    fn to_sql(&self, _: &SqlType, out: &mut BytesMut) -> Result<IsNull, BoxedError> {
         out.extend_from_slice(&self.0);
         Ok(IsNull::No)
     }
@@ -53,8 +53,8 @@ impl ToSql for Uuid {
     to_sql_checked!();
 }
 
-impl<'a> FromSql<'a> for Uuid {
-    fn from_sql(_: &SqlType, raw: &'a [u8]) -> Result<Self, Boxed> {
+impl<'a> FromSql<'a> for PostgresUuid {
+    fn from_sql(_: &SqlType, raw: &'a [u8]) -> Result<Self, BoxedError> {
         Ok(Self(raw.try_into()?))
     }
 
@@ -63,17 +63,17 @@ impl<'a> FromSql<'a> for Uuid {
 
 /// A value of a described table as a parameter. That it is of the column's type was checked before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cell<'a>(pub(crate) &'a Value);
+pub(crate) struct PostgresParameter<'a>(pub(crate) &'a ColumnValue);
 
-impl ToSql for Cell<'_> {
-    fn to_sql(&self, of: &SqlType, out: &mut BytesMut) -> Result<IsNull, Boxed> {
+impl ToSql for PostgresParameter<'_> {
+    fn to_sql(&self, of: &SqlType, out: &mut BytesMut) -> Result<IsNull, BoxedError> {
         match self.0 {
-            Value::Null => Ok(IsNull::Yes),
-            Value::Int(number) => number.to_sql(of, out),
-            Value::Bool(flag) => flag.to_sql(of, out),
-            Value::Text(text) => (&**text).to_sql(of, out),
-            Value::Bytes(bytes) => (&**bytes).to_sql(of, out),
-            Value::Time(at) => Time(*at).to_sql(of, out),
+            ColumnValue::Null => Ok(IsNull::Yes),
+            ColumnValue::Int(number) => number.to_sql(of, out),
+            ColumnValue::Bool(flag) => flag.to_sql(of, out),
+            ColumnValue::Text(text) => (&**text).to_sql(of, out),
+            ColumnValue::Bytes(bytes) => (&**bytes).to_sql(of, out),
+            ColumnValue::Time(at) => PostgresTimestamp(*at).to_sql(of, out),
         }
     }
 
@@ -82,45 +82,45 @@ impl ToSql for Cell<'_> {
 }
 
 /// A value as a list of one table's parameters.
-pub(crate) type Param<'a> = &'a (dyn ToSql + Sync);
+pub(crate) type SqlParam<'a> = &'a (dyn ToSql + Sync);
 
 /// The type of a column in SQL.
-pub(crate) const fn sql_type(of: Type) -> &'static str {
+pub(crate) const fn sql_type_name(of: ColumnType) -> &'static str {
     match of {
-        Type::Int | Type::Serial => "bigint",
-        Type::Bool => "boolean",
-        Type::Text => "text",
-        Type::Bytes => "bytea",
-        Type::Time => "timestamptz",
+        ColumnType::Int | ColumnType::Serial => "bigint",
+        ColumnType::Bool => "boolean",
+        ColumnType::Text => "text",
+        ColumnType::Bytes => "bytea",
+        ColumnType::Time => "timestamptz",
     }
 }
 
 /// The row of a described table whose columns, and then the version, `row` has.
-pub(crate) fn stored(table: &Table, row: &Row) -> Result<Stored, Error> {
-    let values = table.columns.iter().enumerate().map(|(place, column)| value(row, place, column.of));
-    let values = values.collect::<Result<_, _>>().map_err(|cause| error::unreadable(table.name, &cause))?;
-    let version: i64 = row.try_get(table.columns.len()).map_err(|cause| error::unreadable(table.name, &cause))?;
-    Ok(Stored { row: onward_store::Row(values), version: unsigned(version)? })
+pub(crate) fn stored_from_row(table: &TableSchema, row: &Row) -> Result<StoredRow, Error> {
+    let values = table.columns.iter().enumerate().map(|(place, column)| decode_column(row, place, column.column_type));
+    let values = values.collect::<Result<_, _>>().map_err(|cause| error::unreadable_row(table.name, &cause))?;
+    let version: i64 = row.try_get(table.columns.len()).map_err(|cause| error::unreadable_row(table.name, &cause))?;
+    Ok(StoredRow { row: onward_store::TableRow(values), version: count_from_sql(version)? })
 }
 
-fn value(row: &Row, place: usize, of: Type) -> Result<Value, tokio_postgres::Error> {
+fn decode_column(row: &Row, place: usize, of: ColumnType) -> Result<ColumnValue, tokio_postgres::Error> {
     let value = match of {
-        Type::Int | Type::Serial => row.try_get::<_, Option<i64>>(place)?.map(Value::Int),
-        Type::Bool => row.try_get::<_, Option<bool>>(place)?.map(Value::Bool),
-        Type::Text => row.try_get::<_, Option<&str>>(place)?.map(|text| Value::Text(Text::from(text))),
-        Type::Bytes => row.try_get::<_, Option<&[u8]>>(place)?.map(|bytes| Value::Bytes(Arc::from(bytes))),
-        Type::Time => row.try_get::<_, Option<Time>>(place)?.map(|at| Value::Time(at.0)),
+        ColumnType::Int | ColumnType::Serial => row.try_get::<_, Option<i64>>(place)?.map(ColumnValue::Int),
+        ColumnType::Bool => row.try_get::<_, Option<bool>>(place)?.map(ColumnValue::Bool),
+        ColumnType::Text => row.try_get::<_, Option<&str>>(place)?.map(|text| ColumnValue::Text(SharedText::from(text))),
+        ColumnType::Bytes => row.try_get::<_, Option<&[u8]>>(place)?.map(|bytes| ColumnValue::Bytes(Arc::from(bytes))),
+        ColumnType::Time => row.try_get::<_, Option<PostgresTimestamp>>(place)?.map(|at| ColumnValue::Time(at.0)),
     };
-    Ok(value.unwrap_or(Value::Null))
+    Ok(value.unwrap_or(ColumnValue::Null))
 }
 
 /// A count as SQL has it.
-pub(crate) fn signed(count: u64) -> i64 {
+pub(crate) fn count_to_sql(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// A count as SQL had it.
-pub(crate) fn unsigned(count: i64) -> Result<u64, Error> {
+pub(crate) fn count_from_sql(count: i64) -> Result<u64, Error> {
     u64::try_from(count).map_err(|_| Error::Corrupt(format!("a count of {count}")))
 }
 
@@ -132,22 +132,22 @@ mod tests {
     fn every_instant_round_trips() {
         for at in [Timestamp::MIN, Timestamp::EPOCH, Timestamp::EPOCH.plus_ms(1), Timestamp::MAX] {
             let mut raw = BytesMut::new();
-            Time(at).to_sql(&SqlType::TIMESTAMPTZ, &mut raw).unwrap();
-            assert_eq!(Time::from_sql(&SqlType::TIMESTAMPTZ, &raw).unwrap(), Time(at));
+            PostgresTimestamp(at).to_sql(&SqlType::TIMESTAMPTZ, &mut raw).unwrap();
+            assert_eq!(PostgresTimestamp::from_sql(&SqlType::TIMESTAMPTZ, &raw).unwrap(), PostgresTimestamp(at));
         }
     }
 
     #[test]
     fn infinity_is_no_instant() {
         for infinity in [i64::MIN, i64::MAX] {
-            assert!(Time::from_sql(&SqlType::TIMESTAMPTZ, &infinity.to_be_bytes()).is_err());
+            assert!(PostgresTimestamp::from_sql(&SqlType::TIMESTAMPTZ, &infinity.to_be_bytes()).is_err());
         }
     }
 
     #[test]
     fn counts_beyond_sql_are_as_large_as_it_gets() {
-        assert_eq!(signed(u64::MAX), i64::MAX);
-        assert_eq!(signed(7), 7);
-        assert!(unsigned(-1).is_err());
+        assert_eq!(count_to_sql(u64::MAX), i64::MAX);
+        assert_eq!(count_to_sql(7), 7);
+        assert!(count_from_sql(-1).is_err());
     }
 }

@@ -4,7 +4,7 @@ use onward_journal::Timestamp;
 use onward_runs::RunEventWrite;
 
 /// The checksum of an event that is stored at this instant. Its place is not part of it.
-pub(crate) fn of(event: &RunEventWrite, persisted_at: Timestamp) -> u32 {
+pub(crate) fn event_checksum(event: &RunEventWrite, persisted_at: Timestamp) -> u32 {
     let mut bytes = Vec::with_capacity(1_024);
     let mut text = |text: Option<&str>| {
         let length = text.map_or(u64::MAX, |text| text.len() as u64);
@@ -24,8 +24,8 @@ pub(crate) fn of(event: &RunEventWrite, persisted_at: Timestamp) -> u32 {
         .for_each(&mut text);
     bytes.extend_from_slice(event.event_id.as_bytes());
     bytes.extend_from_slice(event.idempotency_key.as_bytes());
-    bytes.extend_from_slice(&event.engine_attempt_id.get().to_le_bytes());
-    bytes.extend_from_slice(&event.logical_attempt_id.get().to_le_bytes());
+    bytes.extend_from_slice(&event.engine_attempt_id.as_u32().to_le_bytes());
+    bytes.extend_from_slice(&event.logical_attempt_id.as_u32().to_le_bytes());
     bytes.extend_from_slice(&persisted_at.as_micros().to_le_bytes());
     crc32fast::hash(&bytes)
 }

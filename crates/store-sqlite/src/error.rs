@@ -5,16 +5,16 @@ use rusqlite::ErrorCode;
 
 /// The error that `cause` is to a caller. Nothing of the statement's transaction is stored.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
-pub(crate) fn from(cause: rusqlite::Error) -> Error {
+pub(crate) fn from_sqlite_error(cause: rusqlite::Error) -> Error {
     let text = cause.to_string();
     match cause.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             Error::Unavailable(format!("another process is writing to the file: {text}"))
         }
-        Some(ErrorCode::DiskFull) => Error::Full(text),
+        Some(ErrorCode::DiskFull) => Error::DiskFull(text),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::Corrupt(text),
         Some(ErrorCode::SystemIoFailure) if is_lost_write(&cause) => Error::Poisoned(text),
-        Some(ErrorCode::SystemIoFailure) if is_cut_short(&cause) => Error::Corrupt(text),
+        Some(ErrorCode::SystemIoFailure) if is_short_read(&cause) => Error::Corrupt(text),
         Some(ErrorCode::SystemIoFailure) => Error::Unavailable(text),
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Error::Unusable(text),
         Some(ErrorCode::OutOfMemory) => Error::Unavailable(text),
@@ -39,17 +39,17 @@ pub(crate) fn is_busy(cause: &rusqlite::Error) -> bool {
 }
 
 /// Whether the folder of the file lets nothing be made in it.
-pub(crate) fn is_closed_to_us(cause: &rusqlite::Error) -> bool {
+pub(crate) fn is_directory_read_only(cause: &rusqlite::Error) -> bool {
     matches!(cause.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
 }
 
 /// Whether the file ends where it should not.
-fn is_cut_short(cause: &rusqlite::Error) -> bool {
+fn is_short_read(cause: &rusqlite::Error) -> bool {
     cause.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_IOERR_SHORT_READ)
 }
 
 /// Whether a unique key objected: an event or a row that was taken for new is there already.
-pub(crate) fn is_taken(cause: &rusqlite::Error) -> bool {
+pub(crate) fn is_unique_violation(cause: &rusqlite::Error) -> bool {
     matches!(
         cause.sqlite_extended_error_code(),
         Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE | rusqlite::ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
@@ -58,7 +58,7 @@ pub(crate) fn is_taken(cause: &rusqlite::Error) -> bool {
 
 /// Whether the database refuses what the caller wants written: a status that does not exist, for example, or a row that is
 /// not what it was taken for.
-pub(crate) fn is_refused(cause: &rusqlite::Error) -> bool {
+pub(crate) fn is_rejected_write(cause: &rusqlite::Error) -> bool {
     matches!(cause, rusqlite::Error::StatementChangedRows(_))
         || cause.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }

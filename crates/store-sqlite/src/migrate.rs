@@ -2,7 +2,7 @@
 
 use onward_journal::Timestamp;
 use onward_store::Error;
-use onward_store::migration::{self, Applied, Migration};
+use onward_store::migration::{self, AppliedMigration, Migration};
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::error;
@@ -11,51 +11,51 @@ const MIGRATIONS: &[Migration] =
     &[Migration { number: 1, name: "initial", sql: include_str!("../migrations/0001_initial.sql") }];
 
 /// Applies what is missing, all of it or nothing. Whoever comes second waits, and finds nothing to do.
-pub(crate) fn to_newest(connection: &mut Connection, now: Timestamp) -> Result<(), Error> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error::from)?;
+pub(crate) fn apply_migrations(connection: &mut Connection, now: Timestamp) -> Result<(), Error> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error::from_sqlite_error)?;
     transaction
         .execute_batch(
             "CREATE TABLE IF NOT EXISTS onward_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, \
              checksum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT",
         )
-        .map_err(error::from)?;
-    for migration in migration::missing(MIGRATIONS, &applied(&transaction)?)? {
-        transaction.execute_batch(migration.sql).map_err(error::from)?;
+        .map_err(error::from_sqlite_error)?;
+    for migration in migration::pending_migrations(MIGRATIONS, &applied_migrations(&transaction)?)? {
+        transaction.execute_batch(migration.sql).map_err(error::from_sqlite_error)?;
         transaction
             .execute(
                 "INSERT INTO onward_migrations (number, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)",
                 params![migration.number, migration.name, migration.checksum(), now.as_micros()],
             )
-            .map_err(error::from)?;
+            .map_err(error::from_sqlite_error)?;
     }
-    transaction.commit().map_err(error::from)
+    transaction.commit().map_err(error::from_sqlite_error)
 }
 
 /// Whether the file can be read as it is. A file without our tables is no store; one that is older has to be upgraded first.
-pub(crate) fn expect_newest(connection: &Connection) -> Result<(), Error> {
-    refuse_foreign(connection)?;
+pub(crate) fn require_current_schema(connection: &Connection) -> Result<(), Error> {
+    reject_foreign_database(connection)?;
     let sql = "SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'onward_migrations'";
-    let is_store: bool = connection.query_row(sql, [], |row| row.get(0)).map_err(error::from)?;
+    let is_store: bool = connection.query_row(sql, [], |row| row.get(0)).map_err(error::from_sqlite_error)?;
     if !is_store {
         return Err(Error::Unusable("there is no store in it".to_owned()));
     }
-    migration::expect_none_missing(MIGRATIONS, &applied(connection)?)
+    migration::ensure_no_pending_migrations(MIGRATIONS, &applied_migrations(connection)?)
 }
 
-fn applied(connection: &Connection) -> Result<Vec<Applied>, Error> {
+fn applied_migrations(connection: &Connection) -> Result<Vec<AppliedMigration>, Error> {
     let mut statement = connection
         .prepare("SELECT number, name, checksum FROM onward_migrations ORDER BY number")
-        .map_err(error::from)?;
+        .map_err(error::from_sqlite_error)?;
     let rows = statement
-        .query_map([], |row| Ok(Applied { number: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? }))
-        .map_err(error::from)?;
-    rows.collect::<rusqlite::Result<Vec<Applied>>>().map_err(error::from)
+        .query_map([], |row| Ok(AppliedMigration { number: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? }))
+        .map_err(error::from_sqlite_error)?;
+    rows.collect::<rusqlite::Result<Vec<AppliedMigration>>>().map_err(error::from_sqlite_error)
 }
 
 /// A file that holds tables, but none of ours, belongs to somebody else.
-pub(crate) fn refuse_foreign(connection: &Connection) -> Result<(), Error> {
+pub(crate) fn reject_foreign_database(connection: &Connection) -> Result<(), Error> {
     let sql = "SELECT count(*) > 0 AND NOT max(name = 'onward_migrations') FROM sqlite_schema WHERE type = 'table'";
-    let is_foreign: Option<bool> = connection.query_row(sql, [], |row| row.get(0)).map_err(error::from)?;
+    let is_foreign: Option<bool> = connection.query_row(sql, [], |row| row.get(0)).map_err(error::from_sqlite_error)?;
     if is_foreign == Some(true) {
         return Err(Error::Unusable("the file is the database of another program".to_owned()));
     }

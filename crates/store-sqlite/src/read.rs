@@ -1,60 +1,60 @@
 //! Reading: rows, journals, events and heads of runs.
 
 use onward_journal::{ExecutionId, Payload, Timestamp};
-use onward_runs::{Attempt, EmittedAt, EventId, Extra, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq};
-use onward_store::{Error, JournalChunk, Key, Reader, RunHead, Scan, Stored, Table, Value};
+use onward_runs::{AttemptNumber, EmittedAt, RunEventId, ExtraFields, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq};
+use onward_store::{Error, JournalChunk, RowKey, RunEventReader, RunHead, TableScan, StoredRow, TableSchema, ColumnValue};
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params, params_from_iter};
 
-use crate::recent::JournalEnd;
+use crate::writer_cache::JournalEnd;
 use crate::sql;
-use crate::values::{Bound, stored};
+use crate::values::{SqliteParameter, stored_from_row};
 use crate::{checksum, error};
 
-pub(crate) fn row(db: &Connection, table: &'static Table, key: &Key) -> Result<Option<Stored>, Error> {
-    one(db, table, &sql::of(table).by_key, &key.0)
+pub(crate) fn read_row(db: &Connection, table: &'static TableSchema, key: &RowKey) -> Result<Option<StoredRow>, Error> {
+    query_one_row(db, table, &sql::table_statements(table).by_key, &key.0)
 }
 
-pub(crate) fn row_by_unique(
+pub(crate) fn read_row_by_unique(
     db: &Connection,
-    table: &'static Table,
+    table: &'static TableSchema,
     unique: usize,
-    values: &[Value],
-) -> Result<Option<Stored>, Error> {
-    one(db, table, &sql::of(table).by_unique[unique], values)
+    values: &[ColumnValue],
+) -> Result<Option<StoredRow>, Error> {
+    query_one_row(db, table, &sql::table_statements(table).by_unique[unique], values)
 }
 
-fn one(db: &Connection, table: &'static Table, sql: &str, values: &[Value]) -> Result<Option<Stored>, Error> {
-    let mut statement = db.prepare_cached(sql).map_err(error::from)?;
-    let mut rows = statement.query(params_from_iter(values.iter().map(Bound))).map_err(error::from)?;
-    rows.next().map_err(error::from)?.map(|row| stored(table.columns, row)).transpose()
+fn query_one_row(db: &Connection, table: &'static TableSchema, sql: &str, values: &[ColumnValue]) -> Result<Option<StoredRow>, Error> {
+    let mut statement = db.prepare_cached(sql).map_err(error::from_sqlite_error)?;
+    let mut rows = statement.query(params_from_iter(values.iter().map(SqliteParameter))).map_err(error::from_sqlite_error)?;
+    rows.next().map_err(error::from_sqlite_error)?.map(|row| stored_from_row(table.columns, row)).transpose()
 }
 
 /// What a scan is asked with.
-fn parameters<'a>(scan: &'a Scan, limit: &'a Value) -> impl Iterator<Item = Bound<'a>> {
+fn scan_parameters<'a>(scan: &'a TableScan, limit: &'a ColumnValue) -> impl Iterator<Item = SqliteParameter<'a>> {
     let conditions = scan.equal.iter().chain(&scan.until).chain(scan.after.iter().flatten());
-    conditions.chain([limit]).map(Bound)
+    conditions.chain([limit]).map(SqliteParameter)
 }
 
-pub(crate) fn count_rows(db: &Connection, scan: &Scan) -> Result<u64, Error> {
-    let limit = Value::Int(count(scan.limit));
+pub(crate) fn count_rows(db: &Connection, scan: &TableScan) -> Result<u64, Error> {
+    let limit = ColumnValue::Int(limit_to_sql(scan.limit));
     let mut statement =
-        db.prepare_cached(&format!("SELECT count(*) FROM ({})", sql::scan(scan))).map_err(error::from)?;
-    let counted = statement.query_row(params_from_iter(parameters(scan, &limit)), |row| row.get::<_, i64>(0));
-    Ok(u64::try_from(counted.map_err(error::from)?).unwrap_or(0))
+        db.prepare_cached(&format!("SELECT count(*) FROM ({})", sql::build_scan(scan))).map_err(error::from_sqlite_error)?;
+    let counted = statement.query_row(params_from_iter(scan_parameters(scan, &limit)), |row| row.get::<_, i64>(0));
+    Ok(u64::try_from(counted.map_err(error::from_sqlite_error)?).unwrap_or(0))
 }
 
-pub(crate) fn rows(db: &Connection, scan: &Scan, limit: usize) -> Result<Vec<Stored>, Error> {
-    let limit = Value::Int(count(limit));
-    let mut statement = db.prepare_cached(&sql::scan(scan)).map_err(error::from)?;
-    let mut rows = statement.query(params_from_iter(parameters(scan, &limit))).map_err(error::from)?;
+pub(crate) fn scan_rows(db: &Connection, scan: &TableScan, limit: usize) -> Result<Vec<StoredRow>, Error> {
+    let limit = ColumnValue::Int(limit_to_sql(limit));
+    let mut statement = db.prepare_cached(&sql::build_scan(scan)).map_err(error::from_sqlite_error)?;
+    let mut rows = statement.query(params_from_iter(scan_parameters(scan, &limit))).map_err(error::from_sqlite_error)?;
     let mut found = Vec::new();
-    while let Some(row) = rows.next().map_err(error::from)? {
-        found.push(stored(scan.table.columns, row)?);
+    while let Some(row) = rows.next().map_err(error::from_sqlite_error)? {
+        found.push(stored_from_row(scan.table.columns, row)?);
     }
     Ok(found)
 }
 
-fn count(number: usize) -> i64 {
+fn limit_to_sql(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
@@ -67,7 +67,7 @@ macro_rules! parts {
 }
 
 /// The last part of a journal. What it is ordered by has to be a column: else SQLite reads and sorts all parts.
-const JOURNAL_END: &str = concat!(
+const SELECT_JOURNAL_END: &str = concat!(
     "SELECT part.first_sequence, part.journal_no, events FROM ",
     parts!(),
     " WHERE part.journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
@@ -75,7 +75,7 @@ const JOURNAL_END: &str = concat!(
 );
 
 /// The parts of a journal from the one that holds an event.
-const JOURNAL: &str = concat!(
+const SELECT_JOURNAL: &str = concat!(
     "SELECT part.first_sequence, events, records FROM ",
     parts!(),
     " WHERE part.journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
@@ -87,16 +87,16 @@ const JOURNAL: &str = concat!(
 );
 
 /// Where a journal ends; nothing if there is none.
-pub(crate) fn journal_end(db: &Connection, execution: ExecutionId) -> Result<Option<JournalEnd>, Error> {
+pub(crate) fn read_journal_end(db: &Connection, execution: ExecutionId) -> Result<Option<JournalEnd>, Error> {
     let end = |row: &Row<'_>| {
         let (first, events): (i64, i64) = (row.get(0)?, row.get(2)?);
         Ok(JournalEnd { number: row.get(1)?, length: (first + events).cast_unsigned() })
     };
-    let mut statement = db.prepare_cached(JOURNAL_END).map_err(error::from)?;
-    statement.query_row([execution.as_bytes().as_slice()], end).optional().map_err(error::from)
+    let mut statement = db.prepare_cached(SELECT_JOURNAL_END).map_err(error::from_sqlite_error)?;
+    statement.query_row([execution.as_bytes().as_slice()], end).optional().map_err(error::from_sqlite_error)
 }
 
-pub(crate) fn journal(
+pub(crate) fn read_journal(
     db: &Connection,
     execution: ExecutionId,
     from: u64,
@@ -107,19 +107,19 @@ pub(crate) fn journal(
         let first: i64 = row.get(0)?;
         Ok(JournalChunk { first: first.cast_unsigned(), count: row.get(1)?, records: row.get::<_, Vec<u8>>(2)?.into() })
     };
-    all(db, JOURNAL, params![execution.as_bytes().as_slice(), from, count(limit)], chunk)
+    query_rows(db, SELECT_JOURNAL, params![execution.as_bytes().as_slice(), from, limit_to_sql(limit)], chunk)
 }
 
 /// All rows of a statement, read by `read`.
-fn all<T>(
+fn query_rows<T>(
     db: &Connection,
     sql: &str,
     values: &[&dyn ToSql],
     read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
 ) -> Result<Vec<T>, Error> {
-    let mut statement = db.prepare_cached(sql).map_err(error::from)?;
-    let rows = statement.query_map(values, read).map_err(error::from)?;
-    rows.collect::<rusqlite::Result<Vec<T>>>().map_err(error::from)
+    let mut statement = db.prepare_cached(sql).map_err(error::from_sqlite_error)?;
+    let rows = statement.query_map(values, read).map_err(error::from_sqlite_error)?;
+    rows.collect::<rusqlite::Result<Vec<T>>>().map_err(error::from_sqlite_error)
 }
 
 /// The last event of a run is where its part of the log ends. Asked for in a join, SQLite would plan anew at every use.
@@ -144,55 +144,55 @@ macro_rules! heads {
     };
 }
 
-pub(crate) fn head(db: &Connection, run: &RunId) -> Result<Option<RunHead>, Error> {
-    let heads = all(db, heads!("run_id = ?1"), params![&**run], |row| Ok(read_head(row)))?;
+pub(crate) fn read_run_head(db: &Connection, run: &RunId) -> Result<Option<RunHead>, Error> {
+    let heads = query_rows(db, heads!("run_id = ?1"), params![&**run], |row| Ok(run_head_from_row(row)))?;
     heads.into_iter().next().transpose()
 }
 
-pub(crate) fn heads(
+pub(crate) fn list_run_heads(
     db: &Connection,
-    behind: Option<Reader>,
+    behind: Option<RunEventReader>,
     after: Option<&RunId>,
     limit: usize,
 ) -> Result<Vec<RunHead>, Error> {
     let sql = match behind {
         None => heads!("run_id > ?1 ORDER BY run_id LIMIT ?2"),
-        Some(Reader::Projector) => heads!("run_id > ?1 AND to_project ORDER BY run_id LIMIT ?2"),
-        Some(Reader::EventBus) => heads!("run_id > ?1 AND to_deliver ORDER BY run_id LIMIT ?2"),
+        Some(RunEventReader::Projector) => heads!("run_id > ?1 AND to_project ORDER BY run_id LIMIT ?2"),
+        Some(RunEventReader::EventBus) => heads!("run_id > ?1 AND to_deliver ORDER BY run_id LIMIT ?2"),
     };
     let after = after.map_or("", |run| run);
-    all(db, sql, params![after, count(limit)], |row| Ok(read_head(row)))?.into_iter().collect()
+    query_rows(db, sql, params![after, limit_to_sql(limit)], |row| Ok(run_head_from_row(row)))?.into_iter().collect()
 }
 
-fn read_head(row: &Row<'_>) -> Result<RunHead, Error> {
+fn run_head_from_row(row: &Row<'_>) -> Result<RunHead, Error> {
     Ok(RunHead {
-        run_id: parsed(row, 0)?,
-        tenant_id: parsed(row, 1)?,
-        project_id: parsed(row, 2)?,
-        environment_id: parsed(row, 3)?,
-        last_seq: seq(row, 4)?,
-        last_persisted_at: time(row, 5)?,
-        projected_seq: seq(row, 6)?,
-        delivered_seq: seq(row, 7)?,
+        run_id: parse_column(row, 0)?,
+        tenant_id: parse_column(row, 1)?,
+        project_id: parse_column(row, 2)?,
+        environment_id: parse_column(row, 3)?,
+        last_seq: run_seq_column(row, 4)?,
+        last_persisted_at: timestamp_column(row, 5)?,
+        projected_seq: run_seq_column(row, 6)?,
+        delivered_seq: run_seq_column(row, 7)?,
     })
 }
 
-fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(row: &Row<'_>, place: usize) -> Result<T, Error> {
-    let text = row.get_ref(place).map_err(error::from)?.as_str().map_err(Error::corrupt)?;
+fn parse_column<T: std::str::FromStr<Err: std::fmt::Display>>(row: &Row<'_>, place: usize) -> Result<T, Error> {
+    let text = row.get_ref(place).map_err(error::from_sqlite_error)?.as_str().map_err(Error::corrupt)?;
     text.parse().map_err(Error::corrupt)
 }
 
-fn seq(row: &Row<'_>, place: usize) -> Result<RunSeq, Error> {
-    let number: i64 = row.get(place).map_err(error::from)?;
+fn run_seq_column(row: &Row<'_>, place: usize) -> Result<RunSeq, Error> {
+    let number: i64 = row.get(place).map_err(error::from_sqlite_error)?;
     u64::try_from(number).ok().and_then(RunSeq::new).ok_or_else(|| Error::corrupt("a negative sequence"))
 }
 
-fn time(row: &Row<'_>, place: usize) -> Result<Timestamp, Error> {
-    let us: i64 = row.get(place).map_err(error::from)?;
+fn timestamp_column(row: &Row<'_>, place: usize) -> Result<Timestamp, Error> {
+    let us: i64 = row.get(place).map_err(error::from_sqlite_error)?;
     Timestamp::from_micros(us).ok_or_else(|| Error::corrupt("an instant that cannot be written"))
 }
 
-pub(crate) fn run_events(
+pub(crate) fn read_run_events(
     db: &Connection,
     run: &RunId,
     after: RunSeq,
@@ -202,13 +202,13 @@ pub(crate) fn run_events(
                logical_attempt_id, idempotency_key, step_id, payload, extra, tenant_id, project_id, environment_id, checksum \
                FROM runs JOIN run_events ON place > runs.run_no << 32 | min(?2, 0xffffffff) \
                AND place <= runs.run_no << 32 | 0xffffffff WHERE runs.run_id = ?1 ORDER BY place LIMIT ?3";
-    let after = after.get().cast_signed();
-    let event = |row: &Row<'_>| Ok(read_event(run, row).map_err(|error| located(run, row, &error)));
-    all(db, sql, params![&**run, after, count(limit)], event)?.into_iter().collect()
+    let after = after.as_u64().cast_signed();
+    let event = |row: &Row<'_>| Ok(run_event_from_row(run, row).map_err(|error| with_event_location(run, row, &error)));
+    query_rows(db, sql, params![&**run, after, limit_to_sql(limit)], event)?.into_iter().collect()
 }
 
 /// Says which event cannot be read.
-fn located(run: &RunId, row: &Row<'_>, error: &Error) -> Error {
+fn with_event_location(run: &RunId, row: &Row<'_>, error: &Error) -> Error {
     let place = row.get::<_, i64>(0).map_or_else(|_| "?".to_owned(), |place| place.to_string());
     match error {
         Error::Corrupt(what) => Error::Corrupt(format!("event {place} of run {run}: {what}")),
@@ -216,66 +216,66 @@ fn located(run: &RunId, row: &Row<'_>, error: &Error) -> Error {
     }
 }
 
-fn read_event(run: &RunId, row: &Row<'_>) -> Result<RunEventRecord, Error> {
+fn run_event_from_row(run: &RunId, row: &Row<'_>) -> Result<RunEventRecord, Error> {
     let event = RunEventWrite {
-        event_id: event_id(row, 2)?,
-        event_type: parsed(row, 3)?,
-        emitted_at: parsed::<EmittedAt>(row, 4)?,
+        event_id: event_id_column(row, 2)?,
+        event_type: parse_column(row, 3)?,
+        emitted_at: parse_column::<EmittedAt>(row, 4)?,
         run_id: run.clone(),
-        tenant_id: parsed(row, 13)?,
-        project_id: parsed(row, 14)?,
-        environment_id: parsed(row, 15)?,
-        plan_id: parsed(row, 5)?,
-        plan_version: parsed(row, 6)?,
-        engine_attempt_id: attempt(row, 7)?,
-        logical_attempt_id: attempt(row, 8)?,
-        idempotency_key: IdempotencyKey::from_bytes(row.get(9).map_err(error::from)?),
-        step_id: if text(row, 10)?.is_some() { Some(parsed(row, 10)?) } else { None },
-        payload: text(row, 11)?.map(Payload::parse).transpose().map_err(Error::corrupt)?,
-        extra: text(row, 12)?.map_or(Ok(Extra::NONE), Extra::parse).map_err(Error::corrupt)?,
+        tenant_id: parse_column(row, 13)?,
+        project_id: parse_column(row, 14)?,
+        environment_id: parse_column(row, 15)?,
+        plan_id: parse_column(row, 5)?,
+        plan_version: parse_column(row, 6)?,
+        engine_attempt_id: attempt_column(row, 7)?,
+        logical_attempt_id: attempt_column(row, 8)?,
+        idempotency_key: IdempotencyKey::from_bytes(row.get(9).map_err(error::from_sqlite_error)?),
+        step_id: if text_column(row, 10)?.is_some() { Some(parse_column(row, 10)?) } else { None },
+        payload: text_column(row, 11)?.map(Payload::parse).transpose().map_err(Error::corrupt)?,
+        extra: text_column(row, 12)?.map_or(Ok(ExtraFields::NONE), ExtraFields::parse).map_err(Error::corrupt)?,
     };
-    let record = RunEventRecord { event, run_seq: seq(row, 0)?, persisted_at: time(row, 1)? };
-    let stored: i64 = row.get(16).map_err(error::from)?;
-    if stored != i64::from(checksum::of(&record.event, record.persisted_at)) {
+    let record = RunEventRecord { event, run_seq: run_seq_column(row, 0)?, persisted_at: timestamp_column(row, 1)? };
+    let stored: i64 = row.get(16).map_err(error::from_sqlite_error)?;
+    if stored != i64::from(checksum::event_checksum(&record.event, record.persisted_at)) {
         return Err(Error::corrupt("it is not what was written: its checksum does not fit"));
     }
     Ok(record)
 }
 
-pub(crate) fn event_id(row: &Row<'_>, place: usize) -> Result<EventId, Error> {
-    EventId::from_bytes(row.get(place).map_err(error::from)?).map_err(Error::corrupt)
+pub(crate) fn event_id_column(row: &Row<'_>, place: usize) -> Result<RunEventId, Error> {
+    RunEventId::from_bytes(row.get(place).map_err(error::from_sqlite_error)?).map_err(Error::corrupt)
 }
 
-fn attempt(row: &Row<'_>, place: usize) -> Result<Attempt, Error> {
-    let number: u32 = row.get(place).map_err(error::from)?;
-    Attempt::new(number).ok_or_else(|| Error::corrupt("attempt 0"))
+fn attempt_column(row: &Row<'_>, place: usize) -> Result<AttemptNumber, Error> {
+    let number: u32 = row.get(place).map_err(error::from_sqlite_error)?;
+    AttemptNumber::new(number).ok_or_else(|| Error::corrupt("attempt 0"))
 }
 
-fn text<'a>(row: &'a Row<'_>, place: usize) -> Result<Option<&'a str>, Error> {
-    row.get_ref(place).map_err(error::from)?.as_str_or_null().map_err(Error::corrupt)
+fn text_column<'a>(row: &'a Row<'_>, place: usize) -> Result<Option<&'a str>, Error> {
+    row.get_ref(place).map_err(error::from_sqlite_error)?.as_str_or_null().map_err(Error::corrupt)
 }
 
 /// What is known of the event with this key, looked up by the writer.
-pub(crate) fn known(db: &Connection, run: &RunId, key: &IdempotencyKey) -> Result<Option<onward_store::Known>, Error> {
+pub(crate) fn read_event_by_key(db: &Connection, run: &RunId, key: &IdempotencyKey) -> Result<Option<onward_store::StoredEvent>, Error> {
     let sql = "SELECT event_id, run_seq, persisted_at, event_type, step_id, payload FROM run_events \
                WHERE run_no = (SELECT run_no FROM runs WHERE run_id = ?1) AND idempotency_key = ?2";
-    let known = |row: &Row<'_>| -> Result<onward_store::Known, Error> {
-        Ok(onward_store::Known {
-            event_id: event_id(row, 0)?,
-            run_seq: seq(row, 1)?,
-            persisted_at: time(row, 2)?,
-            event_type: parsed(row, 3)?,
-            step_id: if text(row, 4)?.is_some() { Some(parsed(row, 4)?) } else { None },
-            payload: text(row, 5)?.map(Payload::parse).transpose().map_err(Error::corrupt)?,
+    let known = |row: &Row<'_>| -> Result<onward_store::StoredEvent, Error> {
+        Ok(onward_store::StoredEvent {
+            event_id: event_id_column(row, 0)?,
+            run_seq: run_seq_column(row, 1)?,
+            persisted_at: timestamp_column(row, 2)?,
+            event_type: parse_column(row, 3)?,
+            step_id: if text_column(row, 4)?.is_some() { Some(parse_column(row, 4)?) } else { None },
+            payload: text_column(row, 5)?.map(Payload::parse).transpose().map_err(Error::corrupt)?,
         })
     };
     let read = |row: &Row<'_>| Ok(known(row));
-    all(db, sql, params![&**run, key.as_bytes().as_slice()], read)?.into_iter().next().transpose()
+    query_rows(db, sql, params![&**run, key.as_bytes().as_slice()], read)?.into_iter().next().transpose()
 }
 
-pub(crate) fn has_event(db: &Connection, id: &EventId) -> Result<bool, Error> {
-    let mut statement = db.prepare_cached("SELECT 1 FROM event_ids WHERE event_id = ?1").map_err(error::from)?;
-    statement.exists([id.as_bytes().as_slice()]).map_err(error::from)
+pub(crate) fn has_event(db: &Connection, id: &RunEventId) -> Result<bool, Error> {
+    let mut statement = db.prepare_cached("SELECT 1 FROM event_ids WHERE event_id = ?1").map_err(error::from_sqlite_error)?;
+    statement.exists([id.as_bytes().as_slice()]).map_err(error::from_sqlite_error)
 }
 
 #[cfg(test)]
@@ -283,15 +283,15 @@ mod tests {
     use onward_journal::Timestamp;
     use rusqlite::Connection;
 
-    use super::{JOURNAL, JOURNAL_END};
+    use super::{SELECT_JOURNAL, SELECT_JOURNAL_END};
     use crate::migrate;
 
     /// However long a journal is, and however many there are.
     #[test]
     fn parts_of_journals_are_found_one_by_one() {
         let mut db = Connection::open_in_memory().unwrap();
-        migrate::to_newest(&mut db, Timestamp::EPOCH).unwrap();
-        for sql in [JOURNAL_END, JOURNAL] {
+        migrate::apply_migrations(&mut db, Timestamp::EPOCH).unwrap();
+        for sql in [SELECT_JOURNAL_END, SELECT_JOURNAL] {
             let mut explained = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let mut rows = explained.raw_query();
             let mut plan = String::new();

@@ -4,57 +4,57 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use onward_journal::Timestamp;
-use onward_store::{Changed, Column, Scan, Table, Value, tables};
+use onward_store::{ChangedColumns, ColumnSchema, TableScan, TableSchema, ColumnValue, tables};
 
 /// What is done to a table by its key; built once, because it is done all the time.
-pub(crate) struct Statements {
+pub(crate) struct TableStatements {
     /// All columns are parameters in their order.
     pub(crate) insert: String,
-    updates: Texts,
-    amendments: Texts,
+    updates: StatementCache,
+    amendments: StatementCache,
     pub(crate) delete: String,
     pub(crate) by_key: String,
     /// For each of `table.unique`.
     pub(crate) by_unique: Vec<String>,
 }
 
-pub(crate) fn of(table: &Table) -> &'static Statements {
-    static ALL: LazyLock<HashMap<&'static str, Statements>> =
-        LazyLock::new(|| tables::ALL.map(|table| (table.name, Statements::new(table))).into());
+pub(crate) fn table_statements(table: &TableSchema) -> &'static TableStatements {
+    static ALL: LazyLock<HashMap<&'static str, TableStatements>> =
+        LazyLock::new(|| tables::ALL_TABLES.map(|table| (table.name, TableStatements::new(table))).into());
     &ALL[table.name]
 }
 
-impl Statements {
-    fn new(table: &Table) -> Self {
+impl TableStatements {
+    fn new(table: &TableSchema) -> Self {
         let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
         Self {
-            insert: insert(table),
-            updates: Texts::default(),
-            amendments: Texts::default(),
-            delete: format!("DELETE FROM {} WHERE {}", table.name, equal(&key)),
-            by_key: by_columns(table, &key),
-            by_unique: table.unique.iter().map(|columns| by_columns(table, columns)).collect(),
+            insert: build_insert(table),
+            updates: StatementCache::default(),
+            amendments: StatementCache::default(),
+            delete: format!("DELETE FROM {} WHERE {}", table.name, equality_conditions(&key)),
+            by_key: build_select_by(table, &key),
+            by_unique: table.unique.iter().map(|columns| build_select_by(table, columns)).collect(),
         }
     }
 
     /// All columns are parameters in their order, the version is the last. Only those that change are set: SQLite would write
     /// the others into their indexes anew.
-    pub(crate) fn update(&self, table: &Table, changed: Changed) -> Arc<str> {
-        self.updates.get(changed, || update(table, changed))
+    pub(crate) fn update_statement(&self, table: &TableSchema, changed: ChangedColumns) -> Arc<str> {
+        self.updates.get_or_build(changed, || build_update(table, changed))
     }
 
     /// The columns of the key are parameters, then those that change, then the version at which the row has to be.
-    pub(crate) fn amend(&self, table: &Table, changed: Changed) -> Arc<str> {
-        self.amendments.get(changed, || amend(table, changed))
+    pub(crate) fn amend_statement(&self, table: &TableSchema, changed: ChangedColumns) -> Arc<str> {
+        self.amendments.get_or_build(changed, || build_amend(table, changed))
     }
 }
 
 /// Statements by the columns that they change.
 #[derive(Default)]
-struct Texts(RwLock<HashMap<Changed, Arc<str>>>);
+struct StatementCache(RwLock<HashMap<ChangedColumns, Arc<str>>>);
 
-impl Texts {
-    fn get(&self, changed: Changed, write: impl FnOnce() -> String) -> Arc<str> {
+impl StatementCache {
+    fn get_or_build(&self, changed: ChangedColumns, write: impl FnOnce() -> String) -> Arc<str> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&changed).map(Arc::clone);
         known.unwrap_or_else(|| {
             let text: Arc<str> = write().into();
@@ -65,48 +65,48 @@ impl Texts {
 }
 
 /// `a, b, c`.
-fn list(columns: &[Column]) -> String {
+fn column_list(columns: &[ColumnSchema]) -> String {
     columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ")
 }
 
 /// `a = ?1 AND b = ?2`.
-fn equal(columns: &[&str]) -> String {
+fn equality_conditions(columns: &[&str]) -> String {
     columns.iter().enumerate().map(|(place, name)| format!("{name} = ?{}", place + 1)).collect::<Vec<_>>().join(" AND ")
 }
 
-fn placeholders(count: usize) -> String {
+fn placeholder_list(count: usize) -> String {
     (1..=count).map(|place| format!("?{place}")).collect::<Vec<_>>().join(", ")
 }
 
-fn insert(table: &Table) -> String {
-    let (columns, values) = (list(table.columns), placeholders(table.columns.len()));
+fn build_insert(table: &TableSchema) -> String {
+    let (columns, values) = (column_list(table.columns), placeholder_list(table.columns.len()));
     format!("INSERT INTO {} ({columns}, version) VALUES ({values}, 1)", table.name)
 }
 
-fn update(table: &Table, changed: Changed) -> String {
+fn build_update(table: &TableSchema, changed: ChangedColumns) -> String {
     let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
-    let changes = table.columns.iter().enumerate().filter(|(place, _)| changed.has(*place));
+    let changes = table.columns.iter().enumerate().filter(|(place, _)| changed.contains(*place));
     let set: String = changes.map(|(place, column)| format!("{} = ?{}, ", column.name, place + 1)).collect();
     let version = table.columns.len() + 1;
-    format!("UPDATE {} SET {set}version = ?{version} WHERE {}", table.name, equal(&key))
+    format!("UPDATE {} SET {set}version = ?{version} WHERE {}", table.name, equality_conditions(&key))
 }
 
-fn amend(table: &Table, changed: Changed) -> String {
+fn build_amend(table: &TableSchema, changed: ChangedColumns) -> String {
     let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
-    let columns: Vec<&str> = changed.places().map(|place| table.columns[place].name).collect();
-    let set: String = columns.iter().zip(table.key + 1..).map(|(name, place)| format!("{name} = ?{place}, ")).collect();
-    let version = table.key + columns.len() + 1;
-    format!("UPDATE {} SET {set}version = version + 1 WHERE {} AND version = ?{version}", table.name, equal(&key))
+    let columns: Vec<&str> = changed.positions().map(|place| table.columns[place].name).collect();
+    let set: String = columns.iter().zip(table.key_length + 1..).map(|(name, place)| format!("{name} = ?{place}, ")).collect();
+    let version = table.key_length + columns.len() + 1;
+    format!("UPDATE {} SET {set}version = version + 1 WHERE {} AND version = ?{version}", table.name, equality_conditions(&key))
 }
 
-fn by_columns(table: &Table, columns: &[&str]) -> String {
-    let wanted = equal(columns);
-    format!("SELECT {}, version FROM {} WHERE {wanted}", list(table.columns), table.name)
+fn build_select_by(table: &TableSchema, columns: &[&str]) -> String {
+    let wanted = equality_conditions(columns);
+    format!("SELECT {}, version FROM {} WHERE {wanted}", column_list(table.columns), table.name)
 }
 
 /// The parameters are the equal values, the bound, the place after which to start, and the limit.
-pub(crate) fn scan(scan: &Scan) -> String {
-    let order = scan.table.order_of(scan.index);
+pub(crate) fn build_scan(scan: &TableScan) -> String {
+    let order = scan.table.scan_order(scan.index);
     let mut wanted: Vec<String> = Vec::new();
     let mut place = 0;
     let mut next = || {
@@ -120,7 +120,7 @@ pub(crate) fn scan(scan: &Scan) -> String {
         let name = order[scan.equal.len()];
         wanted.push(format!("{name} <= {}", next()));
         // What never comes need not be in the index, but SQLite has to see that it is not asked for.
-        if matches!(until, Value::Time(at) if *at < Timestamp::MAX) {
+        if matches!(until, ColumnValue::Time(at) if *at < Timestamp::MAX) {
             wanted.push(format!("{name} < {}", Timestamp::MAX.as_micros()));
         }
     }
@@ -130,7 +130,7 @@ pub(crate) fn scan(scan: &Scan) -> String {
         wanted.push(format!("({}) {beyond} ({})", order.join(", "), values.join(", ")));
     }
     let filter = if wanted.is_empty() { String::new() } else { format!(" WHERE {}", wanted.join(" AND ")) };
-    let (columns, table) = (list(scan.table.columns), scan.table.name);
+    let (columns, table) = (column_list(scan.table.columns), scan.table.name);
     let order = order.join(if scan.is_reversed { " DESC, " } else { ", " });
     let last = if scan.is_reversed { " DESC" } else { "" };
     format!("SELECT {columns}, version FROM {table}{filter} ORDER BY {order}{last} LIMIT {}", next())
@@ -138,33 +138,33 @@ pub(crate) fn scan(scan: &Scan) -> String {
 
 #[cfg(test)]
 mod tests {
-    use onward_store::tables::Timer;
-    use onward_store::{Changed, Record as _, Row, Scan, Shard, Value};
+    use onward_store::tables::TimerRow;
+    use onward_store::{ChangedColumns, TableRecord as _, TableRow, TableScan, ShardId, ColumnValue};
 
     #[test]
     fn statements_follow_the_description() {
         assert_eq!(
-            super::of(Timer::TABLE).insert,
+            super::table_statements(TimerRow::TABLE).insert,
             "INSERT INTO timers (execution_id, promise, shard, fire_at, version) VALUES (?1, ?2, ?3, ?4, 1)"
         );
-        let row = |fire_at| Row(vec![Value::Null, Value::Int(1), Value::Int(2), Value::Int(fire_at)]);
-        let changed = Changed::between(&row(3), &row(4));
+        let row = |fire_at| TableRow(vec![ColumnValue::Null, ColumnValue::Int(1), ColumnValue::Int(2), ColumnValue::Int(fire_at)]);
+        let changed = ChangedColumns::between_rows(&row(3), &row(4));
         assert_eq!(
-            &*super::of(Timer::TABLE).update(Timer::TABLE, changed),
+            &*super::table_statements(TimerRow::TABLE).update_statement(TimerRow::TABLE, changed),
             "UPDATE timers SET fire_at = ?4, version = ?5 WHERE execution_id = ?1 AND promise = ?2"
         );
         assert_eq!(
-            &*super::of(Timer::TABLE).update(Timer::TABLE, Changed::between(&row(3), &row(3))),
+            &*super::table_statements(TimerRow::TABLE).update_statement(TimerRow::TABLE, ChangedColumns::between_rows(&row(3), &row(3))),
             "UPDATE timers SET version = ?5 WHERE execution_id = ?1 AND promise = ?2"
         );
         assert_eq!(
-            &*super::of(Timer::TABLE).amend(Timer::TABLE, changed),
+            &*super::table_statements(TimerRow::TABLE).amend_statement(TimerRow::TABLE, changed),
             "UPDATE timers SET fire_at = ?3, version = version + 1 WHERE execution_id = ?1 AND promise = ?2 AND version = ?4"
         );
-        assert_eq!(super::of(Timer::TABLE).delete, "DELETE FROM timers WHERE execution_id = ?1 AND promise = ?2");
-        let due = Scan::by::<Timer>(Timer::BY_DUE).equal(&Shard(1)).until(&onward_journal::Timestamp::EPOCH);
+        assert_eq!(super::table_statements(TimerRow::TABLE).delete, "DELETE FROM timers WHERE execution_id = ?1 AND promise = ?2");
+        let due = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE).where_equal(&ShardId(1)).where_at_most(&onward_journal::Timestamp::EPOCH);
         assert_eq!(
-            super::scan(&due),
+            super::build_scan(&due),
             "SELECT execution_id, promise, shard, fire_at, version FROM timers WHERE shard = ?1 AND fire_at <= ?2 \
              AND fire_at < 253402300799999999 ORDER BY shard, fire_at, execution_id, promise LIMIT ?3"
         );

@@ -2,37 +2,37 @@
 
 use std::collections::BTreeMap;
 
-use onward_runs::{EventId, RunId, RunSeq};
-use onward_store::tables::ShardLease;
-use onward_store::{JournalAppend, Plan, Planned, Purge, Reader, Record as _, RunHead, Write};
+use onward_runs::{RunEventId, RunId, RunSeq};
+use onward_store::tables::ShardLeaseRow;
+use onward_store::{JournalAppend, WritePlan, PlannedEvent, PurgeTarget, RunEventReader, TableRecord as _, RunHead, RowWrite};
 use rusqlite::{Connection, OptionalExtension as _, Result, ToSql, params, params_from_iter};
 
-use crate::recent::{JournalEnd, Recent};
-use crate::values::Bound;
+use crate::writer_cache::{JournalEnd, WriterCache};
+use crate::values::SqliteParameter;
 use crate::{checksum, sql};
 
-pub(crate) fn plan(db: &Connection, recent: &mut Recent, plan: &Plan<'_>) -> Result<()> {
+pub(crate) fn write_plan(db: &Connection, recent: &mut WriterCache, plan: &WritePlan<'_>) -> Result<()> {
     for append in &plan.journals {
-        let known = recent.known_end(append.execution).map(|end| end.number);
-        recent.note_end(append.execution, journal(db, append, known)?);
+        let known = recent.cached_journal_end(append.execution).map(|end| end.number);
+        recent.cache_journal_end(append.execution, append_journal(db, append, known)?);
     }
-    plan.rows.iter().try_for_each(|write| row(db, write))?;
-    if plan.rows.iter().any(|write| write.table().name == ShardLease::TABLE.name) {
-        recent.forget_epochs();
+    plan.rows.iter().try_for_each(|write| write_row(db, write))?;
+    if plan.rows.iter().any(|write| write.table().name == ShardLeaseRow::TABLE.name) {
+        recent.invalidate_epochs();
     }
-    let numbers = plan.heads.iter().map(|head| Ok((&head.run_id, put_head(db, head)?)));
-    events(db, &plan.events, &numbers.collect::<Result<_>>()?)
+    let numbers = plan.heads.iter().map(|head| Ok((&head.run_id, upsert_run_head(db, head)?)));
+    insert_events(db, &plan.events, &numbers.collect::<Result<_>>()?)
 }
 
 /// Rows of journals that are entered into their index together; the schema has the same number.
-const INDEXED_TOGETHER: i64 = 64;
+const INDEX_BATCH_ROWS: i64 = 64;
 
 /// A journal gets its number with its first events. Returns where it ends now.
-fn journal(db: &Connection, append: &JournalAppend, known: Option<i64>) -> Result<JournalEnd> {
+fn append_journal(db: &Connection, append: &JournalAppend, known: Option<i64>) -> Result<JournalEnd> {
     let id = append.execution.as_bytes().as_slice();
     let number = match known {
         Some(number) => number,
-        None if append.expected == 0 => {
+        None if append.expected_length == 0 => {
             db.prepare_cached("INSERT INTO journals (execution_id) VALUES (?1)")?.insert([id])?
         }
         None => db
@@ -40,46 +40,46 @@ fn journal(db: &Connection, append: &JournalAppend, known: Option<i64>) -> Resul
             .query_row([id], |row| row.get(0))?,
     };
     let sql = "INSERT INTO journal (journal_no, first_sequence, events, records) VALUES (?1, ?2, ?3, ?4)";
-    let values = params![number, append.expected.cast_signed(), append.count, &*append.records];
+    let values = params![number, append.expected_length.cast_signed(), append.count, &*append.records];
     let place = db.prepare_cached(sql)?.insert(values)?;
-    if place % INDEXED_TOGETHER == 0 {
-        index(db, place)?;
+    if place % INDEX_BATCH_ROWS == 0 {
+        index_journal_rows(db, place)?;
     }
-    Ok(JournalEnd { number, length: append.expected + u64::from(append.count) })
+    Ok(JournalEnd { number, length: append.expected_length + u64::from(append.count) })
 }
 
 /// Enters the row at `last` and those before it into the index, in its order. Two rows of a journal that begin with the same
 /// event are refused by its key.
-fn index(db: &Connection, last: i64) -> Result<()> {
+fn index_journal_rows(db: &Connection, last: i64) -> Result<()> {
     let sql = "INSERT INTO journal_index (journal_no, first_sequence, place) \
                SELECT journal_no, first_sequence, place FROM journal WHERE place > ?1 - ?2 AND place <= ?1 \
                AND NOT EXISTS (SELECT 1 FROM journal_index AS its WHERE its.journal_no = journal.journal_no \
                                AND its.first_sequence = journal.first_sequence AND its.place = journal.place) \
                ORDER BY journal_no, first_sequence";
-    db.prepare_cached(sql)?.execute([last, INDEXED_TOGETHER]).map(drop)
+    db.prepare_cached(sql)?.execute([last, INDEX_BATCH_ROWS]).map(drop)
 }
 
-fn row(db: &Connection, write: &Write<'_>) -> Result<()> {
+fn write_row(db: &Connection, write: &RowWrite<'_>) -> Result<()> {
     match *write {
-        Write::Insert(table, row) => {
-            db.prepare_cached(&sql::of(table).insert)?.execute(params_from_iter(row.0.iter().map(Bound)))?;
+        RowWrite::Insert(table, row) => {
+            db.prepare_cached(&sql::table_statements(table).insert)?.execute(params_from_iter(row.0.iter().map(SqliteParameter)))?;
         }
-        Write::Update(table, row, version, changed) => {
-            let version = onward_store::Value::Int(version.cast_signed());
-            let values = row.0.iter().chain([&version]).map(Bound);
-            db.prepare_cached(&sql::of(table).update(table, changed))?.execute(params_from_iter(values))?;
+        RowWrite::Update(table, row, version, changed) => {
+            let version = onward_store::ColumnValue::Int(version.cast_signed());
+            let values = row.0.iter().chain([&version]).map(SqliteParameter);
+            db.prepare_cached(&sql::table_statements(table).update_statement(table, changed))?.execute(params_from_iter(values))?;
         }
-        Write::Amend(table, row, version, changed) => {
-            let version = onward_store::Value::Int(version.cast_signed());
-            let amended = changed.places().map(|place| &row.0[place]);
-            let values = row.0[..table.key].iter().chain(amended).chain([&version]).map(Bound);
-            let made = db.prepare_cached(&sql::of(table).amend(table, changed))?.execute(params_from_iter(values))?;
+        RowWrite::UpdateIfVersion(table, row, version, changed) => {
+            let version = onward_store::ColumnValue::Int(version.cast_signed());
+            let amended = changed.positions().map(|place| &row.0[place]);
+            let values = row.0[..table.key_length].iter().chain(amended).chain([&version]).map(SqliteParameter);
+            let made = db.prepare_cached(&sql::table_statements(table).amend_statement(table, changed))?.execute(params_from_iter(values))?;
             if made != 1 {
                 return Err(rusqlite::Error::StatementChangedRows(made));
             }
         }
-        Write::Delete(table, key) => {
-            db.prepare_cached(&sql::of(table).delete)?.execute(params_from_iter(key.0.iter().map(Bound)))?;
+        RowWrite::Delete(table, key) => {
+            db.prepare_cached(&sql::table_statements(table).delete)?.execute(params_from_iter(key.0.iter().map(SqliteParameter)))?;
         }
     }
     Ok(())
@@ -87,39 +87,39 @@ fn row(db: &Connection, write: &Write<'_>) -> Result<()> {
 
 /// How a run stands in the database, besides its log.
 #[derive(PartialEq, Eq)]
-struct Readers {
+struct RunReaderPositions {
     projected: i64,
     delivered: i64,
     to_project: bool,
     to_deliver: bool,
 }
 
-impl Readers {
-    fn of(head: &RunHead) -> Self {
-        let is_behind = |reader| head.position(reader) < head.last_seq;
+impl RunReaderPositions {
+    fn from_head(head: &RunHead) -> Self {
+        let is_behind = |reader| head.reader_position(reader) < head.last_seq;
         Self {
-            projected: head.projected_seq.get().cast_signed(),
-            delivered: head.delivered_seq.get().cast_signed(),
-            to_project: is_behind(Reader::Projector),
-            to_deliver: is_behind(Reader::EventBus),
+            projected: head.projected_seq.as_u64().cast_signed(),
+            delivered: head.delivered_seq.as_u64().cast_signed(),
+            to_project: is_behind(RunEventReader::Projector),
+            to_deliver: is_behind(RunEventReader::EventBus),
         }
     }
 }
 
 /// Returns the number of the run. Most heads change without their readers falling behind or catching up, and then there is
 /// nothing to write.
-fn put_head(db: &Connection, head: &RunHead) -> Result<i64> {
+fn upsert_run_head(db: &Connection, head: &RunHead) -> Result<i64> {
     let stored = db
         .prepare_cached(
             "SELECT run_no, projected_seq, delivered_seq, to_project, to_deliver FROM runs WHERE run_id = ?1",
         )?
         .query_row([&*head.run_id], |row| {
             let (projected, delivered) = (row.get(1)?, row.get(2)?);
-            Ok((row.get(0)?, Readers { projected, delivered, to_project: row.get(3)?, to_deliver: row.get(4)? }))
+            Ok((row.get(0)?, RunReaderPositions { projected, delivered, to_project: row.get(3)?, to_deliver: row.get(4)? }))
         })
         .optional()?;
-    let now = Readers::of(head);
-    let Readers { projected, delivered, to_project, to_deliver } = now;
+    let now = RunReaderPositions::from_head(head);
+    let RunReaderPositions { projected, delivered, to_project, to_deliver } = now;
     match stored {
         Some((run_no, stored)) => {
             if stored != now {
@@ -154,12 +154,12 @@ fn put_head(db: &Connection, head: &RunHead) -> Result<i64> {
 const SEQ_BITS: u32 = 32;
 
 /// The log would be out of order if a sequence were to reach into the number of the run.
-fn place(run_no: i64, seq: RunSeq) -> Result<i64> {
-    let seq = u32::try_from(seq.get()).map_err(|cause| rusqlite::Error::ToSqlConversionFailure(Box::new(cause)))?;
+fn event_place(run_no: i64, seq: RunSeq) -> Result<i64> {
+    let seq = u32::try_from(seq.as_u64()).map_err(|cause| rusqlite::Error::ToSqlConversionFailure(Box::new(cause)))?;
     Ok(run_no << SEQ_BITS | i64::from(seq))
 }
 
-fn events(db: &Connection, events: &[Planned<'_>], numbers: &BTreeMap<&RunId, i64>) -> Result<()> {
+fn insert_events(db: &Connection, events: &[PlannedEvent<'_>], numbers: &BTreeMap<&RunId, i64>) -> Result<()> {
     let mut insert = db.prepare_cached(
         "INSERT INTO run_events (place, event_id, event_type, emitted_at, plan_id, plan_version, engine_attempt_id, \
          logical_attempt_id, idempotency_key, step_id, payload, extra, persisted_at, checksum) \
@@ -168,28 +168,28 @@ fn events(db: &Connection, events: &[Planned<'_>], numbers: &BTreeMap<&RunId, i6
     for planned in events {
         let event = planned.event;
         insert.execute(params![
-            place(numbers[&event.run_id], planned.run_seq)?,
+            event_place(numbers[&event.run_id], planned.run_seq)?,
             event.event_id.as_bytes().as_slice(),
             &*event.event_type,
             event.emitted_at.as_str(),
             &*event.plan_id,
             &*event.plan_version,
-            event.engine_attempt_id.get(),
-            event.logical_attempt_id.get(),
+            event.engine_attempt_id.as_u32(),
+            event.logical_attempt_id.as_u32(),
             event.idempotency_key.as_bytes().as_slice(),
             event.step_id.as_deref(),
             event.payload.as_ref().map(|payload| payload.as_str()),
             event.extra.as_json(),
             planned.persisted_at.as_micros(),
-            checksum::of(event, planned.persisted_at),
+            checksum::event_checksum(event, planned.persisted_at),
         ])?;
     }
-    event_ids(db, events)
+    insert_event_ids(db, events)
 }
 
 /// In order, so that neighbours are inserted one after the other.
-fn event_ids(db: &Connection, events: &[Planned<'_>]) -> Result<()> {
-    let mut ids: Vec<&EventId> = events.iter().map(|planned| &planned.event.event_id).collect();
+fn insert_event_ids(db: &Connection, events: &[PlannedEvent<'_>]) -> Result<()> {
+    let mut ids: Vec<&RunEventId> = events.iter().map(|planned| &planned.event.event_id).collect();
     ids.sort_unstable();
     let mut insert = db.prepare_cached("INSERT INTO event_ids (event_id) VALUES (?1)")?;
     for id in ids {
@@ -199,13 +199,13 @@ fn event_ids(db: &Connection, events: &[Planned<'_>]) -> Result<()> {
 }
 
 /// The row that stands for the whole goes first: while it is there, the database lets nobody delete from its log.
-pub(crate) fn purge(db: &Connection, purge: &Purge) -> Result<bool> {
+pub(crate) fn execute_purge(db: &Connection, purge: &PurgeTarget) -> Result<bool> {
     let (statements, id): (&[&str], &dyn ToSql) = match purge {
-        Purge::Run(run) => {
+        PurgeTarget::Run(run) => {
             db.execute("DELETE FROM alerts WHERE subject = ?1", [&&**run])?;
             (&["DELETE FROM runs WHERE run_id = ?1", "DELETE FROM run_snapshots WHERE run_id = ?1"], &&**run)
         }
-        Purge::Execution(execution) => (
+        PurgeTarget::Execution(execution) => (
             &[
                 "DELETE FROM executions WHERE execution_id = ?1",
                 "DELETE FROM journal WHERE place IN (SELECT place FROM journal_places \

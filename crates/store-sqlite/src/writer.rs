@@ -8,23 +8,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use onward_store::{Admitted, Care, Clock, Error, Invalid, Kind, Purge, Receipt, decide, measure};
+use onward_store::{AdmittedCommit, Duplicates, StoreClock, Error, InvalidRequest, StoreErrorKind, PurgeTarget, CommitReceipt, plan_commit, store_metrics};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::before::Asked;
-use crate::pace::Pace;
-use crate::recent::Recent;
-use crate::{error, open, write};
+use crate::stored_state::SqliteStoredState;
+use crate::latency::LatencyAverage;
+use crate::writer_cache::WriterCache;
+use crate::{error, connection, write};
 
-const BEGIN: &str = "BEGIN IMMEDIATE";
+const BEGIN_IMMEDIATE: &str = "BEGIN IMMEDIATE";
 
 /// Commits that may wait; whoever comes then waits for a place.
-const QUEUE: usize = 4_096;
+const QUEUE_CAPACITY: usize = 4_096;
 
 /// Run events after which a transaction takes in no further commit.
-const GROUP_EVENTS: usize = 65_536;
+const GROUP_EVENTS_MAX: usize = 65_536;
 
 /// Pages in the write-ahead log after which they are moved into the file, when nobody waits.
 const CHECKPOINT_PAGES: i32 = 4_096;
@@ -34,36 +34,36 @@ const CHECKPOINT_PAGES: i32 = 4_096;
 const CHECKPOINT_PAGES_BUSY: i32 = 16_384;
 
 /// A commit that changes more than this is not made on the caller's time.
-const SMALL: usize = 32;
+const INLINE_CHANGES_MAX: usize = 32;
 
 /// The calling side.
-pub(crate) struct Writer {
-    jobs: Option<mpsc::Sender<Job>>,
+pub(crate) struct SqliteWriter {
+    requests: Option<mpsc::Sender<WriteRequest>>,
     thread: Option<JoinHandle<()>>,
-    writing: Arc<Mutex<Writing>>,
+    state: Arc<Mutex<WriterState>>,
 }
 
-struct Job {
-    task: Task,
-    reply: oneshot::Sender<Result<Done, Error>>,
+struct WriteRequest {
+    operation: WriteOperation,
+    reply: oneshot::Sender<Result<WriteOutcome, Error>>,
 }
 
-enum Task {
-    Commit(Admitted),
-    Purge(Purge),
+enum WriteOperation {
+    Commit(AdmittedCommit),
+    Purge(PurgeTarget),
     /// Moves the log into the file if it has grown.
     Checkpoint,
 }
 
 /// What a job came to; a purge has an empty receipt, a commit removes nothing.
 #[derive(Default)]
-struct Done {
-    receipt: Receipt,
+struct WriteOutcome {
+    receipt: CommitReceipt,
     removed: bool,
 }
 
-impl Writer {
-    pub(crate) fn start(mut connection: Connection, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+impl SqliteWriter {
+    pub(crate) fn spawn_thread(mut connection: Connection, clock: Arc<dyn StoreClock>) -> Result<Self, Error> {
         let log_pages = Arc::new(AtomicI32::new(0));
         let counter = Arc::clone(&log_pages);
         connection
@@ -71,39 +71,39 @@ impl Writer {
                 counter.store(pages, Ordering::Relaxed);
                 Ok(())
             }))
-            .map_err(error::from)?;
-        let (sender, jobs) = mpsc::channel(QUEUE);
-        let writing = Writing {
+            .map_err(error::from_sqlite_error)?;
+        let (sender, jobs) = mpsc::channel(QUEUE_CAPACITY);
+        let writing = WriterState {
             connection,
-            recent: Recent::default(),
+            cache: WriterCache::default(),
             clock,
-            log_pages,
+            wal_pages: log_pages,
             poisoned: None,
-            pace: Pace::default(),
-            together: 1,
+            commit_latency: LatencyAverage::default(),
+            last_group_size: 1,
         };
         let writing = Arc::new(Mutex::new(writing));
         let its = Arc::clone(&writing);
         let thread = std::thread::Builder::new()
             .name("onward-sqlite-writer".to_owned())
-            .spawn(move || run(&its, jobs))
+            .spawn(move || run_writer_loop(&its, jobs))
             .map_err(|cause| Error::Unusable(format!("cannot start a thread: {cause}")))?;
-        Ok(Self { jobs: Some(sender), thread: Some(thread), writing })
+        Ok(Self { requests: Some(sender), thread: Some(thread), state: writing })
     }
 
-    pub(crate) async fn commit(&self, commit: Admitted) -> Result<Receipt, Error> {
-        self.ask(Task::Commit(commit)).await.map(|done| done.receipt)
+    pub(crate) async fn commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
+        self.submit_request(WriteOperation::Commit(commit)).await.map(|done| done.receipt)
     }
 
-    pub(crate) async fn purge(&self, purge: Purge) -> Result<bool, Error> {
-        self.ask(Task::Purge(purge)).await.map(|done| done.removed)
+    pub(crate) async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {
+        self.submit_request(WriteOperation::Purge(purge)).await.map(|done| done.removed)
     }
 
-    async fn ask(&self, task: Task) -> Result<Done, Error> {
+    async fn submit_request(&self, task: WriteOperation) -> Result<WriteOutcome, Error> {
         let (reply, answer) = oneshot::channel();
-        let jobs = self.jobs.as_ref().ok_or(Error::Closed)?;
-        let job = Job { task, reply };
-        if let Some(answer) = self.at_once(jobs, &job) {
+        let jobs = self.requests.as_ref().ok_or(Error::Closed)?;
+        let job = WriteRequest { operation: task, reply };
+        if let Some(answer) = self.try_inline(jobs, &job) {
             return answer;
         }
         jobs.send(job).await.map_err(|_| Error::Closed)?;
@@ -111,25 +111,25 @@ impl Writer {
     }
 
     /// Makes a commit here and now, if nobody is in the way.
-    fn at_once(&self, jobs: &mpsc::Sender<Job>, job: &Job) -> Option<Answer> {
+    fn try_inline(&self, jobs: &mpsc::Sender<WriteRequest>, job: &WriteRequest) -> Option<WriteResult> {
         if jobs.capacity() < jobs.max_capacity() {
             return None;
         }
-        let mut writing = self.writing.try_lock().ok()?;
-        let answer = writing.at_once(job)?;
-        if writing.is_log_long(CHECKPOINT_PAGES) {
+        let mut writing = self.state.try_lock().ok()?;
+        let answer = writing.try_commit_inline(job)?;
+        if writing.is_wal_longer_than(CHECKPOINT_PAGES) {
             // Where there is no place in the queue, the thread has work, and looks at the log after it.
             let (reply, _) = oneshot::channel();
-            drop(jobs.try_send(Job { task: Task::Checkpoint, reply }));
+            drop(jobs.try_send(WriteRequest { operation: WriteOperation::Checkpoint, reply }));
         }
         Some(answer)
     }
 }
 
-impl Drop for Writer {
+impl Drop for SqliteWriter {
     /// Finishes what waits, then closes the file.
     fn drop(&mut self) {
-        self.jobs = None;
+        self.requests = None;
         if let Some(thread) = self.thread.take() {
             // A panic in the thread was reported by its callers' `Closed`.
             drop(thread.join());
@@ -138,210 +138,210 @@ impl Drop for Writer {
 }
 
 /// The writing side.
-struct Writing {
+struct WriterState {
     connection: Connection,
-    recent: Recent,
-    clock: Arc<dyn Clock>,
-    log_pages: Arc<AtomicI32>,
+    cache: WriterCache,
+    clock: Arc<dyn StoreClock>,
+    wal_pages: Arc<AtomicI32>,
     poisoned: Option<Error>,
     /// Of transactions.
-    pace: Pace,
+    commit_latency: LatencyAverage,
     /// How many jobs the thread found together last time. Where there are several, waiting for each other pays.
-    together: usize,
+    last_group_size: usize,
 }
 
 /// The thread, until nobody is left who could send it anything.
-fn run(writing: &Mutex<Writing>, mut jobs: mpsc::Receiver<Job>) {
+fn run_writer_loop(writing: &Mutex<WriterState>, mut jobs: mpsc::Receiver<WriteRequest>) {
     while let Some(first) = jobs.blocking_recv() {
         let mut writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let group = gather(first, &mut jobs);
-        writing.together = group.len();
+        let group = collect_group(first, &mut jobs);
+        writing.last_group_size = group.len();
         let answers = match &writing.poisoned {
             Some(error) => Err(error.clone()),
-            None => writing.perform(&group),
+            None => writing.execute_group(&group),
         };
-        answer(group, answers);
-        writing.checkpoint(if jobs.is_empty() { CHECKPOINT_PAGES } else { CHECKPOINT_PAGES_BUSY });
+        send_replies(group, answers);
+        writing.checkpoint_wal(if jobs.is_empty() { CHECKPOINT_PAGES } else { CHECKPOINT_PAGES_BUSY });
     }
 }
 
 /// What a job comes to once its transaction is durable.
-type Answer = Result<Done, Error>;
+type WriteResult = Result<WriteOutcome, Error>;
 
 /// How a group is performed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pass {
+enum GroupPass {
     /// Nothing is expected to go wrong after the guards: no savepoints, no looking for duplicates.
-    Quick,
+    Optimistic,
     /// The database objected to something: every job is set apart from the others.
     Isolated,
 }
 
 /// Something failed inside a group that is no answer to a single job.
-enum Objection {
+enum WriteFailure {
     /// A statement that writes.
-    Write(rusqlite::Error),
+    Statement(rusqlite::Error),
     /// A read, or the transaction itself.
     Other(Error),
 }
 
-impl Objection {
-    fn is_refusal(&self) -> bool {
-        matches!(self, Self::Write(cause) if error::is_refused(cause))
+impl WriteFailure {
+    fn is_rejection(&self) -> bool {
+        matches!(self, Self::Statement(cause) if error::is_rejected_write(cause))
     }
 
     fn into_error(self) -> Error {
         match self {
-            Self::Write(cause) => error::from(cause),
+            Self::Statement(cause) => error::from_sqlite_error(cause),
             Self::Other(error) => error,
         }
     }
 }
 
-impl Writing {
+impl WriterState {
     /// A commit on its caller's time. Nothing if that could take long: the caller has other things to do.
-    fn at_once(&mut self, job: &Job) -> Option<Answer> {
+    fn try_commit_inline(&mut self, job: &WriteRequest) -> Option<WriteResult> {
         if let Some(error) = &self.poisoned {
             return Some(Err(error.clone()));
         }
-        if !is_small(&job.task) || !self.pace.is_quick() || self.together > 1 {
+        if !is_small_commit(&job.operation) || !self.commit_latency.is_quick() || self.last_group_size > 1 {
             return None;
         }
         self.connection.busy_timeout(Duration::ZERO).ok()?;
-        let begun = self.execute(BEGIN);
-        self.connection.busy_timeout(open::BUSY).ok()?;
+        let begun = self.execute_sql(BEGIN_IMMEDIATE);
+        self.connection.busy_timeout(connection::BUSY_TIMEOUT).ok()?;
         match begun {
             // Another process writes.
-            Err(Objection::Write(cause)) if error::is_busy(&cause) => return None,
-            Err(objection) => return Some(Err(self.poison(objection.into_error()))),
+            Err(WriteFailure::Statement(cause)) if error::is_busy(&cause) => return None,
+            Err(objection) => return Some(Err(self.poison_on_lost_write(objection.into_error()))),
             Ok(()) => {}
         }
         let group = std::slice::from_ref(job);
-        let quick = self.timed(group.len(), |writing| writing.finish(group, Pass::Quick));
-        Some(self.or_isolated(group, quick).and_then(|mut answers| answers.pop().unwrap_or(Err(Error::Closed))))
+        let quick = self.time_transaction(group.len(), |writing| writing.finish_transaction(group, GroupPass::Optimistic));
+        Some(self.retry_isolated(group, quick).and_then(|mut answers| answers.pop().unwrap_or(Err(Error::Closed))))
     }
 
     /// One transaction for the group; the error is of all its jobs.
-    fn perform(&mut self, group: &[Job]) -> Result<Vec<Answer>, Error> {
-        let quick = self.timed(group.len(), |writing| writing.transaction(group, Pass::Quick));
-        self.or_isolated(group, quick)
+    fn execute_group(&mut self, group: &[WriteRequest]) -> Result<Vec<WriteResult>, Error> {
+        let quick = self.time_transaction(group.len(), |writing| writing.run_transaction(group, GroupPass::Optimistic));
+        self.retry_isolated(group, quick)
     }
 
-    fn or_isolated(&mut self, group: &[Job], quick: Result<Vec<Answer>, Objection>) -> Result<Vec<Answer>, Error> {
+    fn retry_isolated(&mut self, group: &[WriteRequest], quick: Result<Vec<WriteResult>, WriteFailure>) -> Result<Vec<WriteResult>, Error> {
         let outcome = match quick {
-            Err(objection) if objection.is_refusal() => {
-                self.timed(group.len(), |writing| writing.transaction(group, Pass::Isolated))
+            Err(objection) if objection.is_rejection() => {
+                self.time_transaction(group.len(), |writing| writing.run_transaction(group, GroupPass::Isolated))
             }
             other => other,
         };
-        outcome.map_err(|objection| self.poison(objection.into_error()))
+        outcome.map_err(|objection| self.poison_on_lost_write(objection.into_error()))
     }
 
     /// Keeps the pace up to date, and counts transactions that were made.
-    fn timed<T>(
+    fn time_transaction<T>(
         &mut self,
         commits: usize,
-        work: impl FnOnce(&mut Self) -> Result<T, Objection>,
-    ) -> Result<T, Objection> {
+        work: impl FnOnce(&mut Self) -> Result<T, WriteFailure>,
+    ) -> Result<T, WriteFailure> {
         let begun = self.clock.now();
         let done = work(self)?;
         let ended = self.clock.now();
-        self.pace.note(begun, ended);
+        self.commit_latency.record_sample(begun, ended);
         let took = u64::try_from(ended.as_micros() - begun.as_micros()).unwrap_or(0);
-        measure::transaction(commits, Duration::from_micros(took));
+        store_metrics::record_transaction(commits, Duration::from_micros(took));
         Ok(done)
     }
 
-    fn transaction(&mut self, group: &[Job], pass: Pass) -> Result<Vec<Answer>, Objection> {
-        self.execute(BEGIN)?;
-        self.finish(group, pass)
+    fn run_transaction(&mut self, group: &[WriteRequest], pass: GroupPass) -> Result<Vec<WriteResult>, WriteFailure> {
+        self.execute_sql(BEGIN_IMMEDIATE)?;
+        self.finish_transaction(group, pass)
     }
 
     /// What follows the beginning of a transaction.
-    fn finish(&mut self, group: &[Job], pass: Pass) -> Result<Vec<Answer>, Objection> {
-        let caught_up = self.recent.catch_up(&self.connection).map_err(Objection::Other);
+    fn finish_transaction(&mut self, group: &[WriteRequest], pass: GroupPass) -> Result<Vec<WriteResult>, WriteFailure> {
+        let caught_up = self.cache.invalidate_if_stale(&self.connection).map_err(WriteFailure::Other);
         let answers =
-            caught_up.and_then(|()| group.iter().map(|job| self.job(job, pass)).collect::<Result<Vec<Answer>, _>>());
+            caught_up.and_then(|()| group.iter().map(|job| self.apply_request(job, pass)).collect::<Result<Vec<WriteResult>, _>>());
         let committed = answers.and_then(|answers| {
-            self.expect_transaction()?;
-            self.execute("COMMIT")?;
+            self.ensure_in_transaction()?;
+            self.execute_sql("COMMIT")?;
             Ok(answers)
         });
         if committed.is_err() {
-            self.recent.forget();
+            self.cache.invalidate_all();
             if !self.connection.is_autocommit() {
                 // Whatever is wrong with the rollback is wrong with the next transaction as well, and is reported there.
-                drop(self.execute("ROLLBACK"));
+                drop(self.execute_sql("ROLLBACK"));
             }
         }
         committed
     }
 
-    fn execute(&self, sql: &str) -> Result<(), Objection> {
+    fn execute_sql(&self, sql: &str) -> Result<(), WriteFailure> {
         let executed = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
-        executed.map(drop).map_err(Objection::Write)
+        executed.map(drop).map_err(WriteFailure::Statement)
     }
 
     /// Some failures make SQLite give the transaction up by itself. What was written after that would be durable at once,
     /// statement by statement.
-    fn expect_transaction(&self) -> Result<(), Objection> {
+    fn ensure_in_transaction(&self) -> Result<(), WriteFailure> {
         if self.connection.is_autocommit() {
-            return Err(Objection::Other(Error::Unavailable("the database gave the transaction up".to_owned())));
+            return Err(WriteFailure::Other(Error::Unavailable("the database gave the transaction up".to_owned())));
         }
         Ok(())
     }
 
-    fn job(&mut self, job: &Job, pass: Pass) -> Result<Answer, Objection> {
-        match (&job.task, pass) {
-            (Task::Commit(commit), Pass::Quick) => self.commit(commit, Care::Trust),
-            (Task::Commit(commit), Pass::Isolated) => self.set_apart(|writing| writing.commit(commit, Care::Look)),
-            (Task::Checkpoint, _) => Ok(Ok(Done::default())),
-            (Task::Purge(purge), _) => {
-                if matches!(purge, Purge::Execution(_)) {
-                    self.recent.forget();
+    fn apply_request(&mut self, job: &WriteRequest, pass: GroupPass) -> Result<WriteResult, WriteFailure> {
+        match (&job.operation, pass) {
+            (WriteOperation::Commit(commit), GroupPass::Optimistic) => self.apply_commit(commit, Duplicates::Optimistic),
+            (WriteOperation::Commit(commit), GroupPass::Isolated) => self.run_in_savepoint(|writing| writing.apply_commit(commit, Duplicates::Checked)),
+            (WriteOperation::Checkpoint, _) => Ok(Ok(WriteOutcome::default())),
+            (WriteOperation::Purge(purge), _) => {
+                if matches!(purge, PurgeTarget::Execution(_)) {
+                    self.cache.invalidate_all();
                 }
-                let removed = write::purge(&self.connection, purge).map_err(Objection::Write)?;
-                Ok(Ok(Done { removed, ..Done::default() }))
+                let removed = write::execute_purge(&self.connection, purge).map_err(WriteFailure::Statement)?;
+                Ok(Ok(WriteOutcome { removed, ..WriteOutcome::default() }))
             }
         }
     }
 
     /// The inner result is the commit's, the outer one the transaction's.
-    fn commit(&mut self, commit: &Admitted, care: Care) -> Result<Answer, Objection> {
-        let mut before = Asked { db: &self.connection, recent: &mut self.recent, care };
-        let plan = match decide(commit, &mut before, self.clock.now(), care) {
+    fn apply_commit(&mut self, commit: &AdmittedCommit, care: Duplicates) -> Result<WriteResult, WriteFailure> {
+        let mut before = SqliteStoredState { db: &self.connection, cache: &mut self.cache, duplicates: care };
+        let plan = match plan_commit(commit, &mut before, self.clock.now(), care) {
             Ok(plan) => plan,
-            Err(error) if !matches!(error.kind(), Kind::Conflict | Kind::Invalid) => {
-                return Err(Objection::Other(error));
+            Err(error) if !matches!(error.kind(), StoreErrorKind::Conflict | StoreErrorKind::Invalid) => {
+                return Err(WriteFailure::Other(error));
             }
             // Whoever trusts does not look at every event: another may be the first that does not fit.
-            Err(_) if care == Care::Trust => return self.commit(commit, Care::Look),
+            Err(_) if care == Duplicates::Optimistic => return self.apply_commit(commit, Duplicates::Checked),
             Err(refused) => return Ok(Err(refused)),
         };
-        self.expect_transaction()?;
-        write::plan(&self.connection, &mut self.recent, &plan).map_err(Objection::Write)?;
-        Ok(Ok(Done { receipt: plan.receipt, ..Done::default() }))
+        self.ensure_in_transaction()?;
+        write::write_plan(&self.connection, &mut self.cache, &plan).map_err(WriteFailure::Statement)?;
+        Ok(Ok(WriteOutcome { receipt: plan.receipt, ..WriteOutcome::default() }))
     }
 
     /// Undoes only this job when the database objects to what it writes.
-    fn set_apart(&mut self, job: impl FnOnce(&mut Self) -> Result<Answer, Objection>) -> Result<Answer, Objection> {
-        self.execute("SAVEPOINT job")?;
+    fn run_in_savepoint(&mut self, job: impl FnOnce(&mut Self) -> Result<WriteResult, WriteFailure>) -> Result<WriteResult, WriteFailure> {
+        self.execute_sql("SAVEPOINT job")?;
         let answer = match job(self) {
             Ok(answer) => answer,
-            Err(Objection::Write(cause)) if error::is_refused(&cause) => {
-                self.recent.forget();
-                self.execute("ROLLBACK TO job")?;
-                Err(refusal(&cause))
+            Err(WriteFailure::Statement(cause)) if error::is_rejected_write(&cause) => {
+                self.cache.invalidate_all();
+                self.execute_sql("ROLLBACK TO job")?;
+                Err(rejection_error(&cause))
             }
             // The transaction is lost, and may be gone already: there is nothing to release.
             Err(objection) => return Err(objection),
         };
-        self.execute("RELEASE job")?;
+        self.execute_sql("RELEASE job")?;
         Ok(answer)
     }
 
     /// After a failed write nobody knows what the disk holds: nothing is acknowledged any more.
-    fn poison(&mut self, error: Error) -> Error {
+    fn poison_on_lost_write(&mut self, error: Error) -> Error {
         if matches!(error, Error::Poisoned(_)) && self.poisoned.is_none() {
             tracing::error!(%error, "the store has stopped");
             // Closing must not touch the file either; the log is read again at the next start.
@@ -351,56 +351,56 @@ impl Writing {
         error
     }
 
-    fn is_log_long(&self, pages: i32) -> bool {
-        self.log_pages.load(Ordering::Relaxed) >= pages
+    fn is_wal_longer_than(&self, pages: i32) -> bool {
+        self.wal_pages.load(Ordering::Relaxed) >= pages
     }
 
     /// Moves the log into the file when it has grown. A reader that is in the way only delays it.
-    fn checkpoint(&mut self, pages: i32) {
-        if self.poisoned.is_some() || !self.is_log_long(pages) {
+    fn checkpoint_wal(&mut self, pages: i32) {
+        if self.poisoned.is_some() || !self.is_wal_longer_than(pages) {
             return;
         }
-        self.log_pages.store(0, Ordering::Relaxed);
+        self.wal_pages.store(0, Ordering::Relaxed);
         let moved = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         if let Err(cause) = moved {
-            let error = self.poison(error::from(cause));
+            let error = self.poison_on_lost_write(error::from_sqlite_error(cause));
             tracing::warn!(%error, "the write-ahead log could not be moved into the file");
         }
     }
 }
 
-fn refusal(cause: &rusqlite::Error) -> Error {
-    if error::is_taken(cause) {
+fn rejection_error(cause: &rusqlite::Error) -> Error {
+    if error::is_unique_violation(cause) {
         Error::corrupt(format_args!("a key is taken that was looked for and not found: {cause}"))
     } else {
-        Invalid::Refused(cause.to_string()).into()
+        InvalidRequest::RefusedByDatabase(cause.to_string()).into()
     }
 }
 
-fn gather(first: Job, jobs: &mut mpsc::Receiver<Job>) -> Vec<Job> {
-    let mut events = events_of(&first);
+fn collect_group(first: WriteRequest, jobs: &mut mpsc::Receiver<WriteRequest>) -> Vec<WriteRequest> {
+    let mut events = event_count(&first);
     let mut group = vec![first];
-    while events < GROUP_EVENTS && group.len() < QUEUE {
+    while events < GROUP_EVENTS_MAX && group.len() < QUEUE_CAPACITY {
         let Ok(job) = jobs.try_recv() else { break };
-        events += events_of(&job);
+        events += event_count(&job);
         group.push(job);
     }
     group
 }
 
 /// Whether it is a commit that takes about as long as any, and that its author waits for.
-fn is_small(task: &Task) -> bool {
-    let Task::Commit(commit) = task else { return false };
+fn is_small_commit(task: &WriteOperation) -> bool {
+    let WriteOperation::Commit(commit) = task else { return false };
     let commit = commit.commit();
-    !commit.is_unhurried && commit.events.len() + commit.changes.len() + commit.journals.len() <= SMALL
+    !commit.is_background && commit.events.len() + commit.changes.len() + commit.journals.len() <= INLINE_CHANGES_MAX
 }
 
-fn events_of(job: &Job) -> usize {
-    if let Task::Commit(commit) = &job.task { commit.commit().events.len() } else { 0 }
+fn event_count(job: &WriteRequest) -> usize {
+    if let WriteOperation::Commit(commit) = &job.operation { commit.commit().events.len() } else { 0 }
 }
 
 /// Whoever no longer listens has no use for the answer.
-fn answer(group: Vec<Job>, answers: Result<Vec<Answer>, Error>) {
+fn send_replies(group: Vec<WriteRequest>, answers: Result<Vec<WriteResult>, Error>) {
     match answers {
         Ok(answers) => group.into_iter().zip(answers).for_each(|(job, answer)| drop(job.reply.send(answer))),
         Err(error) => group.into_iter().for_each(|job| drop(job.reply.send(Err(error.clone())))),

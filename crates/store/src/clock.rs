@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use onward_journal::Timestamp;
 
 /// What time it is.
-pub trait Clock: Send + Sync + 'static {
+pub trait StoreClock: Send + Sync + 'static {
     /// Now.
     fn now(&self) -> Timestamp;
 }
@@ -15,7 +15,7 @@ pub trait Clock: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
-impl Clock for SystemClock {
+impl StoreClock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock that others take as a parameter")]
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -44,7 +44,7 @@ impl ManualClock {
     }
 }
 
-impl Clock for ManualClock {
+impl StoreClock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::SeqCst)).unwrap_or(Timestamp::MAX)
     }

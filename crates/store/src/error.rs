@@ -3,14 +3,14 @@
 use std::fmt;
 
 use onward_journal::ExecutionId;
-use onward_runs::{EventId, KeyMismatch, RunId, RunSeq};
+use onward_runs::{RunEventId, KeyMismatch, RunId, RunSeq};
 use thiserror::Error;
 
-use crate::{Epoch, Key, Reader, Shard};
+use crate::{ShardEpoch, RowKey, RunEventReader, ShardId};
 
 /// What a caller does about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum StoreErrorKind {
     /// Nothing was stored and the same call may succeed later.
     Retry,
     /// The commit may or may not be stored. Repeating it is safe: its guards, or its idempotency keys, tell which.
@@ -36,13 +36,13 @@ pub enum Error {
     OutcomeUnknown(String),
     /// The disk is full.
     #[error("the disk of the store is full: {0}")]
-    Full(String),
+    DiskFull(String),
     /// A guard of the commit does not hold.
     #[error(transparent)]
-    Conflict(#[from] Conflict),
+    Conflict(#[from] CommitConflict),
     /// The call cannot be carried out as it is.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidRequest),
     /// What was read back is not what can have been written.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
@@ -59,14 +59,14 @@ pub enum Error {
 
 impl Error {
     /// What to do about it.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> StoreErrorKind {
         match self {
-            Self::Unavailable(_) | Self::Full(_) => Kind::Retry,
-            Self::OutcomeUnknown(_) => Kind::Unknown,
-            Self::Conflict(_) => Kind::Conflict,
-            Self::Invalid(_) => Kind::Invalid,
-            Self::Corrupt(_) => Kind::Corrupt,
-            Self::Poisoned(_) | Self::Unusable(_) | Self::Closed => Kind::Fatal,
+            Self::Unavailable(_) | Self::DiskFull(_) => StoreErrorKind::Retry,
+            Self::OutcomeUnknown(_) => StoreErrorKind::Unknown,
+            Self::Conflict(_) => StoreErrorKind::Conflict,
+            Self::Invalid(_) => StoreErrorKind::Invalid,
+            Self::Corrupt(_) => StoreErrorKind::Corrupt,
+            Self::Poisoned(_) | Self::Unusable(_) | Self::Closed => StoreErrorKind::Fatal,
         }
     }
 
@@ -78,16 +78,16 @@ impl Error {
 
 /// The guard that did not hold. Nothing of the commit was stored.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Conflict {
+pub enum CommitConflict {
     /// Another node owns the shard by now.
     #[error("shard {shard} is at epoch {held}, the commit was made under epoch {given}: another node has taken over")]
     Fenced {
         /// The shard.
-        shard: Shard,
+        shard: ShardId,
         /// The epoch in the store; 0 when nobody ever owned the shard.
-        held: Epoch,
+        held: ShardEpoch,
         /// The epoch the commit was made under.
-        given: Epoch,
+        given: ShardEpoch,
     },
     /// The journal has another length than the caller believed.
     #[error("the journal of {execution} has {found} events, expected {expected}")]
@@ -105,7 +105,7 @@ pub enum Conflict {
         /// The table.
         table: &'static str,
         /// The row's key.
-        key: Key,
+        key: RowKey,
     },
     /// Another row has the same values in columns that are unique together.
     #[error("{table} has another row with the same {}", columns.join(", "))]
@@ -115,7 +115,7 @@ pub enum Conflict {
         /// The columns.
         columns: &'static [&'static str],
         /// The key of that row.
-        key: Key,
+        key: RowKey,
     },
     /// The row to change is not there, or was changed since it was read.
     #[error("{table} row {key} is at version {found}, expected {expected} (0 means absent)")]
@@ -123,7 +123,7 @@ pub enum Conflict {
         /// The table.
         table: &'static str,
         /// The row's key.
-        key: Key,
+        key: RowKey,
         /// What the caller believed.
         expected: u64,
         /// What the store holds; 0 when there is no such row.
@@ -131,11 +131,11 @@ pub enum Conflict {
     },
     /// The reader's position in a run is not where the caller believed.
     #[error("the {reader} is at event {found} of run {run}, expected {expected}")]
-    Position {
+    ReaderPosition {
         /// The run.
         run: RunId,
         /// Whose position.
-        reader: Reader,
+        reader: RunEventReader,
         /// What the caller believed.
         expected: RunSeq,
         /// What the store holds.
@@ -155,13 +155,13 @@ pub enum Conflict {
         /// Which event of the call, counted from 0.
         index: usize,
         /// The id.
-        event_id: EventId,
+        event_id: RunEventId,
     },
 }
 
 /// Why a call can never succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Invalid {
+pub enum InvalidRequest {
     /// The event's idempotency key is not the one its fields give.
     #[error("{mismatch}")]
     IdempotencyKey {
@@ -190,10 +190,10 @@ pub enum Invalid {
     },
     /// A journal append without events, or with more than a journal can hold.
     #[error("an append to the journal of {0} needs at least one event, and a journal has room for 2^64 of them")]
-    Append(ExecutionId),
+    EmptyAppend(ExecutionId),
     /// A commit may touch each journal, row and position once.
     #[error("the commit touches {0} twice")]
-    Twice(String),
+    TouchedTwice(String),
     /// A value that the table's column does not take.
     #[error("{table}.{column}: {reason}")]
     Value {
@@ -206,11 +206,11 @@ pub enum Invalid {
     },
     /// A reader's position can only move forward, and not beyond the log.
     #[error("the {reader} of run {run} cannot move from event {from} to {to}; the log ends at {last}")]
-    Move {
+    ReaderAdvance {
         /// The run.
         run: RunId,
         /// Whose position.
-        reader: Reader,
+        reader: RunEventReader,
         /// From where.
         from: RunSeq,
         /// To where.
@@ -223,5 +223,5 @@ pub enum Invalid {
     NoSuchRun(RunId),
     /// The database itself refuses a row: a status that does not exist, for example.
     #[error("the database refuses the row: {0}")]
-    Refused(String),
+    RefusedByDatabase(String),
 }

@@ -4,9 +4,9 @@ use std::fmt;
 
 /// A slice of executions, owned by one node at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Shard(pub u32);
+pub struct ShardId(pub u32);
 
-impl fmt::Display for Shard {
+impl fmt::Display for ShardId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -14,9 +14,9 @@ impl fmt::Display for Shard {
 
 /// How often a shard has changed hands. A commit made under an older epoch is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Epoch(pub u64);
+pub struct ShardEpoch(pub u64);
 
-impl Epoch {
+impl ShardEpoch {
     /// Nobody has ever owned the shard.
     pub const NONE: Self = Self(0);
 
@@ -27,7 +27,7 @@ impl Epoch {
     }
 }
 
-impl fmt::Display for Epoch {
+impl fmt::Display for ShardEpoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -35,11 +35,11 @@ impl fmt::Display for Epoch {
 
 /// A number that the store assigns; `None` until it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Serial(pub Option<i64>);
+pub struct SerialId(pub Option<i64>);
 
 /// Who follows the events of every run and remembers how far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reader {
+pub enum RunEventReader {
     /// Turns events into snapshots.
     Projector,
     /// Delivers events to the outside. What it has not yet passed is the outbox: an event is in it from the
@@ -47,12 +47,12 @@ pub enum Reader {
     EventBus,
 }
 
-impl Reader {
+impl RunEventReader {
     /// Every reader.
     pub const ALL: [Self; 2] = [Self::Projector, Self::EventBus];
 }
 
-impl fmt::Display for Reader {
+impl fmt::Display for RunEventReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Projector => "projector",

@@ -9,36 +9,36 @@
 //! - [`memory`]: the simplest store that can be right; the others are compared with it.
 //! - `conformance` (a feature): the suite that every adapter has to pass, ours and yours.
 
-mod admit;
+mod admission;
 mod clock;
 mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod decide;
+mod commit_rules;
 mod error;
-mod field;
+mod column_codec;
 mod ids;
-pub mod lease;
-pub mod measure;
+pub mod shard_lease;
+pub mod store_metrics;
 pub mod memory;
 pub mod migration;
 mod policy;
-mod read;
-mod run_state;
+mod query;
+mod run_state_store;
 mod store;
-mod table;
+mod table_schema;
 pub mod tables;
-mod value;
+mod row_value;
 
-pub use admit::Admitted;
-pub use clock::{Clock, ManualClock, SystemClock};
-pub use commit::{Appended, Change, Commit, Fence, JournalAppend, Move, Outcome, Purge, Receipt};
-pub use decide::{Before, Care, Changed, Known, Plan, Planned, Write, decide};
-pub use error::{Conflict, Error, Invalid, Kind};
-pub use ids::{Epoch, Reader, Serial, Shard};
-pub use policy::{KeyCheck, Limits, Policy};
-pub use read::{JournalChunk, Page, RunHead, Scan};
-pub use run_state::RunStateStore;
-pub use store::{Heard, Presence, Records, Store};
-pub use table::{Column, Field, Index, Record, Table};
-pub use value::{Key, Row, Stored, Type, Value};
+pub use admission::AdmittedCommit;
+pub use clock::{StoreClock, ManualClock, SystemClock};
+pub use commit::{EventReceipt, RowChange, Commit, ShardFence, JournalAppend, ReaderAdvance, ChangeOutcome, PurgeTarget, CommitReceipt};
+pub use commit_rules::{StoredState, Duplicates, ChangedColumns, StoredEvent, WritePlan, PlannedEvent, RowWrite, plan_commit};
+pub use error::{CommitConflict, Error, InvalidRequest, StoreErrorKind};
+pub use ids::{ShardEpoch, RunEventReader, SerialId, ShardId};
+pub use policy::{IdempotencyKeyCheck, StoreLimits, StorePolicy};
+pub use query::{JournalChunk, RunEventQuery, RunHead, TableScan};
+pub use run_state_store::RunStateStore;
+pub use store::{NotificationHandler, RegistrationGuard, RecordReader, Store};
+pub use table_schema::{ColumnSchema, ColumnCodec, IndexSchema, TableRecord, TableSchema};
+pub use row_value::{RowKey, TableRow, StoredRow, ColumnType, ColumnValue};

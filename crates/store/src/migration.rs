@@ -19,13 +19,13 @@ pub struct Migration {
 impl Migration {
     /// SHA-256 of the statements, in hex.
     pub fn checksum(&self) -> String {
-        hex::encode(&Sha256::digest(self.sql.as_bytes()))
+        hex::encode_hex(&Sha256::digest(self.sql.as_bytes()))
     }
 }
 
 /// A step that the database has gone through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedMigration {
     /// Its place.
     pub number: u32,
     /// What it did.
@@ -35,7 +35,7 @@ pub struct Applied {
 }
 
 /// What is missing, in order. A database that went further than `known`, or another way, is refused.
-pub fn missing<'a>(known: &'a [Migration], applied: &[Applied]) -> Result<&'a [Migration], Error> {
+pub fn pending_migrations<'a>(known: &'a [Migration], applied: &[AppliedMigration]) -> Result<&'a [Migration], Error> {
     let newest = known.last().map_or(0, |migration| migration.number);
     if let Some(newer) = applied.iter().find(|applied| applied.number > newest) {
         return Err(Error::Unusable(format!(
@@ -61,8 +61,8 @@ pub fn missing<'a>(known: &'a [Migration], applied: &[Applied]) -> Result<&'a [M
 }
 
 /// Refuses a database that still needs migrations, for who may only read.
-pub fn expect_none_missing(known: &[Migration], applied: &[Applied]) -> Result<(), Error> {
-    let missing = missing(known, applied)?;
+pub fn ensure_no_pending_migrations(known: &[Migration], applied: &[AppliedMigration]) -> Result<(), Error> {
+    let missing = pending_migrations(known, applied)?;
     let Some(newest) = missing.last() else { return Ok(()) };
     Err(Error::Unusable(format!(
         "the database is older than this program: it lacks schema {} ({}). Whatever writes to it upgrades it first",
@@ -72,20 +72,20 @@ pub fn expect_none_missing(known: &[Migration], applied: &[Applied]) -> Result<(
 
 #[cfg(test)]
 mod tests {
-    use super::{Applied, Migration, expect_none_missing, missing};
-    use crate::Kind;
+    use super::{AppliedMigration, Migration, ensure_no_pending_migrations, pending_migrations};
+    use crate::StoreErrorKind;
 
     const KNOWN: [Migration; 2] =
         [Migration { number: 1, name: "initial", sql: "first" }, Migration { number: 2, name: "more", sql: "second" }];
 
-    fn applied(migration: &Migration) -> Applied {
-        Applied { number: migration.number, name: migration.name.to_owned(), checksum: migration.checksum() }
+    fn applied(migration: &Migration) -> AppliedMigration {
+        AppliedMigration { number: migration.number, name: migration.name.to_owned(), checksum: migration.checksum() }
     }
 
     #[test]
     fn what_was_applied_is_not_applied_again() {
         let numbers =
-            |applied: &[Applied]| missing(&KNOWN, applied).unwrap().iter().map(|it| it.number).collect::<Vec<_>>();
+            |applied: &[AppliedMigration]| pending_migrations(&KNOWN, applied).unwrap().iter().map(|it| it.number).collect::<Vec<_>>();
         assert_eq!(numbers(&[]), [1, 2]);
         assert_eq!(numbers(&[applied(&KNOWN[0])]), [2]);
         assert!(numbers(&[applied(&KNOWN[0]), applied(&KNOWN[1])]).is_empty());
@@ -94,22 +94,22 @@ mod tests {
     #[test]
     fn who_only_reads_needs_all_of_them() {
         let both = [applied(&KNOWN[0]), applied(&KNOWN[1])];
-        assert_eq!(expect_none_missing(&KNOWN, &both), Ok(()));
-        let error = expect_none_missing(&KNOWN, &both[..1]).unwrap_err();
+        assert_eq!(ensure_no_pending_migrations(&KNOWN, &both), Ok(()));
+        let error = ensure_no_pending_migrations(&KNOWN, &both[..1]).unwrap_err();
         assert!(error.to_string().contains("it lacks schema 2 (more)"), "{error}");
     }
 
     #[test]
     fn a_newer_database_is_left_alone() {
         let both = [applied(&KNOWN[0]), applied(&KNOWN[1])];
-        let error = missing(&KNOWN[..1], &both).unwrap_err();
-        assert_eq!(error.kind(), Kind::Fatal);
+        let error = pending_migrations(&KNOWN[..1], &both).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Fatal);
         assert!(error.to_string().contains("schema 2 (more), this program knows up to 1"), "{error}");
     }
 
     #[test]
     fn a_changed_migration_is_refused() {
         let changed = Migration { sql: "first, but otherwise", ..KNOWN[0] };
-        assert_eq!(missing(&KNOWN, &[applied(&changed)]).unwrap_err().kind(), Kind::Fatal);
+        assert_eq!(pending_migrations(&KNOWN, &[applied(&changed)]).unwrap_err().kind(), StoreErrorKind::Fatal);
     }
 }

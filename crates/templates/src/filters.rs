@@ -8,27 +8,27 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Filters that take a number and make as much of it, or write what only programmers read.
-const ABSENT: [&str; 6] = ["batch", "slice", "indent", "pprint", "chain", "zip"];
+const REMOVED_FILTERS: [&str; 6] = ["batch", "slice", "indent", "pprint", "chain", "zip"];
 
 /// Characters of a format, and digits of a number in it.
-const FORMAT_MAX: usize = 1_000;
-const DIGITS_MAX: usize = 3;
+const FORMAT_BYTES_MAX: usize = 1_000;
+const FORMAT_DIGITS_MAX: usize = 3;
 
 /// Gives templates these filters.
-pub(crate) fn limit(templates: &mut Environment<'_>) {
-    for name in ABSENT {
+pub(crate) fn install_bounded_filters(templates: &mut Environment<'_>) {
+    for name in REMOVED_FILTERS {
         templates.remove_filter(name);
     }
-    templates.add_filter("replace", replace);
-    templates.add_filter("join", join);
-    templates.add_filter("format", format);
+    templates.add_filter("replace", replace_bounded);
+    templates.add_filter("join", join_bounded);
+    templates.add_filter("format", format_bounded);
 }
 
-fn too_long() -> Error {
+fn text_too_long() -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("the text would be longer than {TEXT_BYTES_MAX} bytes"))
 }
 
-fn replace(
+fn replace_bounded(
     state: &mut State<'_, '_>,
     value: StringInput<'_>,
     from: StringInput<'_>,
@@ -37,12 +37,12 @@ fn replace(
     let times = value.as_str().matches(from.as_str()).count();
     let length = times.saturating_mul(to.as_str().len()).saturating_add(value.as_str().len());
     if length > TEXT_BYTES_MAX {
-        return Err(too_long());
+        return Err(text_too_long());
     }
     filters::replace(state, value, from, to)
 }
 
-fn join(
+fn join_bounded(
     state: &mut State<'_, '_>,
     value: &Value,
     joiner: Option<StringInput<'_>>,
@@ -55,17 +55,17 @@ fn join(
         let bytes = item.as_str().map_or_else(|| item.to_string().len(), str::len);
         length = length.saturating_add(bytes).saturating_add(between);
         if length > TEXT_BYTES_MAX {
-            return Err(too_long());
+            return Err(text_too_long());
         }
     }
     filters::join(state, value, joiner, attribute, kwargs)
 }
 
-fn format(state: &mut State<'_, '_>, pattern: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+fn format_bounded(state: &mut State<'_, '_>, pattern: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let text = pattern.as_str().unwrap_or_default();
     let digits = text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
-    if text.len() > FORMAT_MAX || digits > DIGITS_MAX || text.contains(['*', '(']) {
-        let words = format!("a format has at most {FORMAT_MAX} bytes and no names, and its widths {DIGITS_MAX} digits");
+    if text.len() > FORMAT_BYTES_MAX || digits > FORMAT_DIGITS_MAX || text.contains(['*', '(']) {
+        let words = format!("a format has at most {FORMAT_BYTES_MAX} bytes and no names, and its widths {FORMAT_DIGITS_MAX} digits");
         return Err(Error::new(ErrorKind::InvalidOperation, words));
     }
     filters::format(state, pattern, values)

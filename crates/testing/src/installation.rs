@@ -7,45 +7,45 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::command::Command;
+use crate::command::ServerCommand;
 
 /// Where Debian puts the binaries, a folder a major version.
-const VERSIONS: &str = "/usr/lib/postgresql";
+const DEBIAN_VERSIONS_DIR: &str = "/usr/lib/postgresql";
 /// The user that Debian's package makes. The server refuses to run as root.
 const SERVER_USER: &str = "postgres";
 
 /// An installed server.
 #[derive(Debug, Clone)]
-pub(crate) struct Installation {
+pub(crate) struct PostgresInstallation {
     binaries: PathBuf,
     user: Option<&'static str>,
 }
 
-impl Installation {
+impl PostgresInstallation {
     /// The newest one that Debian's packages installed, else the one on the `PATH`.
-    pub(crate) fn find() -> Result<Self, Error> {
-        let debian = newest(Path::new(VERSIONS));
-        let on_path = || env::split_paths(&env::var_os("PATH").unwrap_or_default()).find(|folder| is_server(folder));
+    pub(crate) fn find_newest() -> Result<Self, Error> {
+        let debian = newest_version(Path::new(DEBIAN_VERSIONS_DIR));
+        let on_path = || env::split_paths(&env::var_os("PATH").unwrap_or_default()).find(|folder| has_server_binaries(folder));
         let binaries = debian.or_else(on_path).ok_or(Error::NotInstalled)?;
         Ok(Self { binaries, user: is_root().then_some(SERVER_USER) })
     }
 
     /// A command of the server, as the user that it must be run by.
-    pub(crate) fn command(&self, name: &str) -> Command {
+    pub(crate) fn server_command(&self, name: &str) -> ServerCommand {
         let program = self.binaries.join(name);
         let Some(user) = self.user else {
-            return Command::new(program);
+            return ServerCommand::new(program);
         };
         let dashes = [OsString::from("-u"), OsString::from(user), OsString::from("--"), program.into()];
-        Command::new("runuser").args(dashes)
+        ServerCommand::new("runuser").with_args(dashes)
     }
 
     /// Hands a folder to the user that the server runs as.
-    pub(crate) fn hand_over(&self, folder: &Path) -> Result<(), Error> {
+    pub(crate) fn chown_to_server_user(&self, folder: &Path) -> Result<(), Error> {
         let Some(user) = self.user else {
             return Ok(());
         };
-        let id = Command::new("id").args(["-u", user]).output()?;
+        let id = ServerCommand::new("id").with_args(["-u", user]).run_for_output()?;
         let id = id.trim().parse().ok();
         std::os::unix::fs::chown(folder, id, None).map_err(|source| Error::Folder { path: folder.to_owned(), source })
     }
@@ -55,18 +55,18 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|of_this_process| of_this_process.uid() == 0)
 }
 
-fn is_server(folder: &Path) -> bool {
+fn has_server_binaries(folder: &Path) -> bool {
     ["initdb", "pg_ctl", "postgres", "createdb"].iter().all(|name| folder.join(name).is_file())
 }
 
 /// The binaries of the highest version.
-fn newest(versions: &Path) -> Option<PathBuf> {
+fn newest_version(versions: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(versions).ok()?.filter_map(Result::ok);
     let numbered = entries.filter_map(|entry| {
         let version: u32 = entry.file_name().to_str()?.parse().ok()?;
         Some((version, entry.path().join("bin")))
     });
-    numbered.filter(|(_, folder)| is_server(folder)).max().map(|(_, folder)| folder)
+    numbered.filter(|(_, folder)| has_server_binaries(folder)).max().map(|(_, folder)| folder)
 }
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::newest;
+    use super::newest_version;
 
     fn install(versions: &Path, version: &str, binaries: &[&str]) {
         let folder = versions.join(version).join("bin");
@@ -85,13 +85,13 @@ mod tests {
     #[test]
     fn the_newest_whole_installation_is_taken() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(newest(folder.path()), None);
+        assert_eq!(newest_version(folder.path()), None);
         let server = ["initdb", "pg_ctl", "postgres", "createdb"];
         install(folder.path(), "9", &server);
         install(folder.path(), "15", &server);
         install(folder.path(), "16", &["createdb"]);
         install(folder.path(), "latest", &server);
-        assert_eq!(newest(folder.path()), Some(folder.path().join("15/bin")));
-        assert_eq!(newest(&folder.path().join("absent")), None);
+        assert_eq!(newest_version(folder.path()), Some(folder.path().join("15/bin")));
+        assert_eq!(newest_version(&folder.path().join("absent")), None);
     }
 }

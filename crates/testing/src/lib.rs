@@ -13,17 +13,17 @@
 
 mod cluster;
 mod command;
-mod disk;
+mod disk_fault;
 mod error;
-mod events;
+mod event_generator;
 mod installation;
-mod mail;
-mod undertaker;
-mod wire;
+mod mail_server;
+mod reaper;
+mod proxy;
 
-pub use cluster::{Cluster, Durability};
-pub use disk::Fault;
+pub use cluster::{PostgresCluster, ClusterDurability};
+pub use disk_fault::DiskFault;
 pub use error::Error;
-pub use events::Events;
-pub use mail::Mail;
-pub use wire::Wire;
+pub use event_generator::RunEventGenerator;
+pub use mail_server::TestMailServer;
+pub use proxy::TcpProxy;

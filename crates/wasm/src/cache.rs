@@ -18,51 +18,51 @@ use wasmtime::{CacheConfig, Engine, Result};
 
 /// The first line of a sealed file; another form is another line.
 const MAGIC: &str = "onward compiled component 1";
-const STAGE: &str = "stage-";
+const STAGE_PREFIX: &str = "stage-";
 /// A stage this much older than ours was left by a process that crashed.
-const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+const STALE_STAGE_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Where compiled components are kept, if anywhere.
-pub(crate) struct Cache(Option<Folder>);
+pub(crate) struct CompiledCache(Option<CacheFolder>);
 
-struct Folder {
+struct CacheFolder {
     path: PathBuf,
     stage: TempDir,
     wasmtime: wasmtime::Cache,
     bytes_max: u64,
 }
 
-impl Cache {
+impl CompiledCache {
     pub(crate) fn open(path: Option<&Path>, bytes_max: u64) -> Result<Self> {
         let Some(path) = path else { return Ok(Self(None)) };
         fs::create_dir_all(path)?;
         let path = fs::canonicalize(path)?;
-        let stage = tempfile::Builder::new().prefix(STAGE).tempdir_in(&path)?;
+        let stage = tempfile::Builder::new().prefix(STAGE_PREFIX).tempdir_in(&path)?;
         let mut config = CacheConfig::new();
         config.with_directory(stage.path());
         let wasmtime = wasmtime::Cache::new(config)?;
-        let folder = Folder { path, stage, wasmtime, bytes_max };
+        let folder = CacheFolder { path, stage, wasmtime, bytes_max };
         folder.clear_stale_stages()?;
         Ok(Self(Some(folder)))
     }
 
     /// What the engine is to be configured with.
-    pub(crate) fn wasmtime(&self) -> Option<wasmtime::Cache> {
+    pub(crate) fn wasmtime_cache(&self) -> Option<wasmtime::Cache> {
         self.0.as_ref().map(|folder| folder.wasmtime.clone())
     }
 
     /// Compiles a component, unless it was compiled before. Not for two threads at once: there is one stage.
-    pub(crate) fn compile(&self, engine: &Engine, digest: ComponentDigest, bytes: &[u8]) -> Result<Component> {
+    pub(crate) fn compile_component(&self, engine: &Engine, digest: ComponentDigest, bytes: &[u8]) -> Result<Component> {
         let Some(folder) = &self.0 else { return Component::from_binary(engine, bytes) };
-        let key = key(engine, digest);
+        let key = cache_key(engine, digest);
         folder.clear_stage();
-        let unsealed = folder.unseal(&key);
+        let unsealed = folder.unseal_to_stage(&key);
         let hits = folder.wasmtime.cache_hits();
         let component = Component::from_binary(engine, bytes)?;
         if folder.wasmtime.cache_hits() == hits {
             tracing::info!(%digest, reason = unsealed.err().map(tracing::field::display), "compiled a component");
             // Without a file the next start compiles again; that is no reason to fail this one.
-            if let Err(error) = folder.seal(&key).and_then(|()| folder.evict()) {
+            if let Err(error) = folder.seal_staged_code(&key).and_then(|()| folder.evict_oldest()) {
                 tracing::warn!(%digest, %error, "cannot keep a compiled component");
             }
         }
@@ -71,9 +71,9 @@ impl Cache {
     }
 }
 
-impl Folder {
+impl CacheFolder {
     /// Checks a sealed file and puts its code on the stage.
-    fn unseal(&self, key: &str) -> io::Result<()> {
+    fn unseal_to_stage(&self, key: &str) -> io::Result<()> {
         let file = fs::read(self.path.join(key))?;
         let (name, code) = open_seal(key, &file).ok_or_else(|| Error::new(ErrorKind::InvalidData, "damaged"))?;
         let staged = self.stage.path().join(name);
@@ -84,8 +84,8 @@ impl Folder {
     }
 
     /// Takes the code from the stage into a sealed file: all of it or nothing.
-    fn seal(&self, key: &str) -> io::Result<()> {
-        let name = self.staged()?;
+    fn seal_staged_code(&self, key: &str) -> io::Result<()> {
+        let name = self.staged_file_name()?;
         let code = fs::read(self.stage.path().join(&name))?;
         // Not on the stage: wasmtime removes there what it does not know.
         let file = NamedTempFile::new_in(&self.path)?;
@@ -95,9 +95,9 @@ impl Folder {
     }
 
     /// The only code on the stage, as a path from there.
-    fn staged(&self) -> io::Result<String> {
+    fn staged_file_name(&self) -> io::Result<String> {
         let mut found = Vec::new();
-        files(self.stage.path(), &mut found)?;
+        collect_files(self.stage.path(), &mut found)?;
         // What has an extension are notes that wasmtime makes.
         found.retain(|path| path.extension().is_none());
         let [path] = &found[..] else {
@@ -118,22 +118,22 @@ impl Folder {
     fn clear_stale_stages(&self) -> io::Result<()> {
         let ours = fs::metadata(self.stage.path())?.modified()?;
         for entry in fs::read_dir(&self.path)?.flatten() {
-            let is_stage = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGE));
-            let Some(metadata) = unless_gone(entry.metadata())? else { continue };
+            let is_stage = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGE_PREFIX));
+            let Some(metadata) = ignore_not_found(entry.metadata())? else { continue };
             let age = metadata.modified().ok().and_then(|at| ours.duration_since(at).ok());
-            if is_stage && age.is_some_and(|age| age > STALE) {
-                unless_gone(fs::remove_dir_all(entry.path()))?;
+            if is_stage && age.is_some_and(|age| age > STALE_STAGE_AGE) {
+                ignore_not_found(fs::remove_dir_all(entry.path()))?;
             }
         }
         Ok(())
     }
 
     /// Removes the oldest files until the rest fits.
-    fn evict(&self) -> io::Result<()> {
+    fn evict_oldest(&self) -> io::Result<()> {
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
-            let Some(metadata) = unless_gone(entry.metadata())? else { continue };
+            let Some(metadata) = ignore_not_found(entry.metadata())? else { continue };
             if metadata.is_file() {
                 files.push((metadata.modified()?, metadata.len(), entry.path()));
             }
@@ -144,7 +144,7 @@ impl Folder {
             if bytes <= self.bytes_max {
                 break;
             }
-            unless_gone(fs::remove_file(path))?;
+            ignore_not_found(fs::remove_file(path))?;
             bytes -= freed;
         }
         Ok(())
@@ -152,7 +152,7 @@ impl Folder {
 }
 
 /// Processes come and go, and tidy up behind themselves: what is gone is no error.
-fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+fn ignore_not_found<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -160,25 +160,25 @@ fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir() { files(&entry.path(), found)? } else { found.push(entry.path()) }
+        if entry.file_type()?.is_dir() { collect_files(&entry.path(), found)? } else { found.push(entry.path()) }
     }
     Ok(())
 }
 
 /// The name of a file: which component, compiled by which compiler with which settings for which processor.
-fn key(engine: &Engine, digest: ComponentDigest) -> String {
-    let mut compiler = Fingerprint(Sha256::new());
+fn cache_key(engine: &Engine, digest: ComponentDigest) -> String {
+    let mut compiler = CompilerHasher(Sha256::new());
     engine.precompile_compatibility_hash().hash(&mut compiler);
     let compiler: [u8; 32] = compiler.0.finalize().into();
-    format!("{}-{}", hex::encode(digest.as_bytes()), hex::encode(&compiler[..8]))
+    format!("{}-{}", hex::encode_hex(digest.as_bytes()), hex::encode_hex(&compiler[..8]))
 }
 
-struct Fingerprint(Sha256);
+struct CompilerHasher(Sha256);
 
-impl Hasher for Fingerprint {
+impl Hasher for CompilerHasher {
     fn write(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -190,31 +190,31 @@ impl Hasher for Fingerprint {
 }
 
 /// The checksum covers the key too, so a file under another name is noticed.
-fn checksum(key: &str, name: &str, code: &[u8]) -> String {
+fn seal_checksum(key: &str, name: &str, code: &[u8]) -> String {
     let mut sum = Sha256::new();
     for part in [key.as_bytes(), name.as_bytes(), code] {
         sum.update((part.len() as u64).to_le_bytes());
         sum.update(part);
     }
-    hex::encode(&sum.finalize())
+    hex::encode_hex(&sum.finalize())
 }
 
 fn make_seal(key: &str, name: &str, code: &[u8]) -> Vec<u8> {
-    let mut file = format!("{MAGIC}\n{}\n{name}\n", checksum(key, name, code)).into_bytes();
+    let mut file = format!("{MAGIC}\n{}\n{name}\n", seal_checksum(key, name, code)).into_bytes();
     file.extend_from_slice(code);
     file
 }
 
 /// The name and the code in a sealed file, if it is whole and where it belongs.
 fn open_seal<'a>(key: &str, file: &'a [u8]) -> Option<(&'a str, &'a [u8])> {
-    let (magic, rest) = line(file)?;
-    let (sum, rest) = line(rest)?;
-    let (name, code) = line(rest)?;
+    let (magic, rest) = split_line(file)?;
+    let (sum, rest) = split_line(rest)?;
+    let (name, code) = split_line(rest)?;
     let stays_inside = Path::new(name).components().all(|part| matches!(part, PathPart::Normal(_)));
-    (magic == MAGIC && stays_inside && sum == checksum(key, name, code)).then_some((name, code))
+    (magic == MAGIC && stays_inside && sum == seal_checksum(key, name, code)).then_some((name, code))
 }
 
-fn line(file: &[u8]) -> Option<(&str, &[u8])> {
+fn split_line(file: &[u8]) -> Option<(&str, &[u8])> {
     let end = file.iter().position(|byte| *byte == b'\n')?;
     let (line, rest) = file.split_at(end);
     Some((std::str::from_utf8(line).ok()?, rest.get(1..)?))
@@ -226,17 +226,17 @@ mod tests {
 
     const WAT: &str = "(component)";
 
-    fn engine(cache: &Cache) -> Engine {
+    fn engine(cache: &CompiledCache) -> Engine {
         let mut config = wasmtime::Config::new();
-        config.cache(cache.wasmtime());
+        config.cache(cache.wasmtime_cache());
         Engine::new(&config).unwrap()
     }
 
     /// Opens the folder anew, compiles, and says whether a file was used.
     fn reuses(folder: &Path, text: &str) -> bool {
-        let cache = Cache::open(Some(folder), 1 << 20).unwrap();
+        let cache = CompiledCache::open(Some(folder), 1 << 20).unwrap();
         let bytes = wat::parse_str(text).unwrap();
-        cache.compile(&engine(&cache), ComponentDigest::of(&bytes), &bytes).unwrap();
+        cache.compile_component(&engine(&cache), ComponentDigest::from_component(&bytes), &bytes).unwrap();
         cache.0.unwrap().wasmtime.cache_hits() == 1
     }
 
@@ -286,13 +286,13 @@ mod tests {
     #[test]
     fn the_oldest_files_go_first() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(Some(folder.path()), 25).unwrap();
+        let cache = CompiledCache::open(Some(folder.path()), 25).unwrap();
         for (name, seconds) in [("old", 1), ("new", 3), ("middle", 2)] {
             let file = fs::File::create(folder.path().join(name)).unwrap();
             file.set_len(10).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
         }
-        cache.0.unwrap().evict().unwrap();
+        cache.0.unwrap().evict_oldest().unwrap();
         let mut left = sealed(folder.path());
         left.sort();
         assert_eq!(left, ["middle", "new"].map(|name| folder.path().join(name)));

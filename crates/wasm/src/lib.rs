@@ -12,25 +12,25 @@ mod bindings;
 mod cache;
 mod component;
 mod config;
-mod guest;
+mod workflow_guest;
 mod host;
 mod http;
 mod limiter;
 mod load;
 mod mailbox;
 mod runtime;
-mod stop;
+mod guest_error;
 mod task;
-mod warm;
+mod warm_pool;
 mod wasi;
 
-pub use component::{Component, FunctionInfo, Kind};
+pub use component::{LoadedComponent, GuestFunction, GuestFunctionKind};
 pub use config::{Config, TaskLimits, WorkflowLimits};
-pub use host::OwnContext;
+pub use host::CallContext;
 pub use http::{
-    Class, Egress, HostPattern, HostRule, Http, HttpConfig, HttpError, HttpRequest, HttpResponse, PatternError,
-    Resolve, SystemResolver, classify,
+    AddressClass, ComponentEgress, HostPattern, HostRule, GuestHttpClient, HttpConfig, HttpError, HttpRequest, HttpResponse, HostPatternError,
+    HostResolver, SystemResolver, classify_address,
 };
 pub use load::LoadError;
-pub use runtime::{Runtime, RuntimeError};
-pub use task::{Services, TaskCall};
+pub use runtime::{WasmRuntime, RuntimeError};
+pub use task::{TaskServices, TaskCall};

@@ -4,18 +4,18 @@ use wasmtime::{Result, format_err};
 
 /// Counts the memory and the table elements of one instance.
 #[derive(Debug)]
-pub(crate) struct Limiter {
+pub(crate) struct InstanceLimiter {
     memory_bytes: usize,
     memory_bytes_max: usize,
     table_elements: usize,
     table_elements_max: usize,
-    refused: Option<String>,
-    granted: bool,
+    refused_growth: Option<String>,
+    growth_granted: bool,
 }
 
-impl Limiter {
+impl InstanceLimiter {
     pub(crate) fn new(memory_bytes_max: usize, table_elements_max: usize) -> Self {
-        Self { memory_bytes: 0, memory_bytes_max, table_elements: 0, table_elements_max, refused: None, granted: false }
+        Self { memory_bytes: 0, memory_bytes_max, table_elements: 0, table_elements_max, refused_growth: None, growth_granted: false }
     }
 
     /// How much memory the instance has.
@@ -24,62 +24,62 @@ impl Limiter {
     }
 
     /// The same instance, for another call.
-    pub(crate) fn renew(&mut self, memory_bytes_max: usize) {
+    pub(crate) fn reset_for_call(&mut self, memory_bytes_max: usize) {
         self.memory_bytes_max = memory_bytes_max;
-        self.refused = None;
+        self.refused_growth = None;
     }
 
     /// The growth that was refused last.
-    pub(crate) fn refused(&self) -> Option<&str> {
-        self.refused.as_deref()
+    pub(crate) fn refused_growth(&self) -> Option<&str> {
+        self.refused_growth.as_deref()
     }
 
-    fn refuse(&mut self, reason: String) -> Result<bool> {
-        self.refused = Some(reason);
-        self.granted = false;
+    fn refuse_growth(&mut self, reason: String) -> Result<bool> {
+        self.refused_growth = Some(reason);
+        self.growth_granted = false;
         Ok(false)
     }
 
     /// The limits are checked before anything is allocated, so what fails after that is the machine's fault. A guest that
     /// saw the difference would not be deterministic.
-    fn machine_failed(&mut self, error: &wasmtime::Error) -> Result<()> {
-        if self.granted { Err(format_err!("the machine has no memory left: {error}")) } else { Ok(()) }
+    fn check_grow_failure(&mut self, error: &wasmtime::Error) -> Result<()> {
+        if self.growth_granted { Err(format_err!("the machine has no memory left: {error}")) } else { Ok(()) }
     }
 }
 
-impl wasmtime::ResourceLimiter for Limiter {
+impl wasmtime::ResourceLimiter for InstanceLimiter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
         let total = (self.memory_bytes - current.min(self.memory_bytes)).saturating_add(desired);
         if total > self.memory_bytes_max {
-            return self.refuse(format!("{total} bytes of memory, the limit is {}", self.memory_bytes_max));
+            return self.refuse_growth(format!("{total} bytes of memory, the limit is {}", self.memory_bytes_max));
         }
         if maximum.is_some_and(|maximum| desired > maximum) {
-            return self.refuse(format!("{desired} bytes of memory, its own maximum is lower"));
+            return self.refuse_growth(format!("{desired} bytes of memory, its own maximum is lower"));
         }
         self.memory_bytes = total;
-        self.granted = true;
+        self.growth_granted = true;
         Ok(true)
     }
 
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> Result<()> {
-        self.machine_failed(&error)
+        self.check_grow_failure(&error)
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
         let total = (self.table_elements - current.min(self.table_elements)).saturating_add(desired);
         if total > self.table_elements_max {
-            return self.refuse(format!("{total} table elements, the limit is {}", self.table_elements_max));
+            return self.refuse_growth(format!("{total} table elements, the limit is {}", self.table_elements_max));
         }
         if maximum.is_some_and(|maximum| desired > maximum) {
-            return self.refuse(format!("{desired} table elements, its own maximum is lower"));
+            return self.refuse_growth(format!("{desired} table elements, its own maximum is lower"));
         }
         self.table_elements = total;
-        self.granted = true;
+        self.growth_granted = true;
         Ok(true)
     }
 
     fn table_grow_failed(&mut self, error: wasmtime::Error) -> Result<()> {
-        self.machine_failed(&error)
+        self.check_grow_failure(&error)
     }
 }
 
@@ -91,17 +91,17 @@ mod tests {
 
     #[test]
     fn memories_of_an_instance_share_its_limit() {
-        let mut limiter = Limiter::new(100, 10);
+        let mut limiter = InstanceLimiter::new(100, 10);
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(!limiter.memory_growing(0, 60, None).unwrap());
-        assert_eq!(limiter.refused(), Some("120 bytes of memory, the limit is 100"));
+        assert_eq!(limiter.refused_growth(), Some("120 bytes of memory, the limit is 100"));
         assert!(limiter.memory_growing(60, 100, None).unwrap());
         assert!(!limiter.memory_growing(100, usize::MAX, None).unwrap());
     }
 
     #[test]
     fn only_growth_within_the_limits_can_fail_by_the_machine() {
-        let mut limiter = Limiter::new(100, 10);
+        let mut limiter = InstanceLimiter::new(100, 10);
         assert!(!limiter.table_growing(0, 11, None).unwrap());
         assert!(limiter.table_grow_failed(format_err!("no")).is_ok());
         assert!(limiter.table_growing(0, 10, None).unwrap());
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_declared_maximum_is_a_limit_too() {
-        let mut limiter = Limiter::new(100, 10);
+        let mut limiter = InstanceLimiter::new(100, 10);
         assert!(!limiter.memory_growing(0, 50, Some(40)).unwrap());
         assert!(!limiter.table_growing(0, 5, Some(4)).unwrap());
     }

@@ -3,27 +3,27 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use onward_journal::{ComponentDigest, Name, NameError, Payload, Text};
+use onward_journal::{ComponentDigest, BoundedName, NameError, Payload, SharedText};
 use thiserror::Error;
 use wasmtime::component::Linker;
 use wasmtime::component::types::ComponentItem;
 
 use crate::bindings::{self, ComponentPre, types};
-use crate::component::{Component, FunctionInfo, Kind};
+use crate::component::{LoadedComponent, GuestFunction, GuestFunctionKind};
 use crate::config::Config;
-use crate::host::{Data, OwnContext, Role};
-use crate::limiter::Limiter;
-use crate::runtime::{Shared, TABLES_PER_PLACE};
-use crate::stop::explain;
+use crate::host::{GuestState, CallContext, InstanceRole};
+use crate::limiter::InstanceLimiter;
+use crate::runtime::{InstancePool, TABLES_PER_SLOT};
+use crate::guest_error::explain_call_error;
 use crate::wasi;
 
 /// Memories that a component may have.
-pub(crate) const WEIGHT_MAX: u32 = 4;
+pub(crate) const COMPONENT_WEIGHT_MAX: u32 = 4;
 /// A component that needs longer to say what it can do is broken.
-const FUEL_FOR_DESCRIBE: u64 = 10_000_000_000;
+const DESCRIBE_FUEL_MAX: u64 = 10_000_000_000;
 /// Every version that is compatible with ours.
-const INTERFACES: &str = "onward:guest/";
-const VERSION: &str = "0.1.";
+const INTERFACE_PREFIX: &str = "onward:guest/";
+const VERSION_PREFIX: &str = "0.1.";
 
 /// Why a component is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -75,58 +75,58 @@ pub enum LoadError {
     FunctionName(#[from] NameError),
     /// Two functions have one name.
     #[error("the component has two functions `{0}`")]
-    FunctionTwice(Name),
+    DuplicateFunction(BoundedName),
     /// The schema of a function is not JSON.
     #[error("the schema of `{function}` is {reason}")]
     Schema {
         /// Whose.
-        function: Name,
+        function: BoundedName,
         /// Why not.
         reason: String,
     },
 }
 
 impl LoadError {
-    pub(crate) fn invalid(error: &wasmtime::Error) -> Self {
+    pub(crate) fn from_compile_error(error: &wasmtime::Error) -> Self {
         Self::Invalid(format!("{error:#}"))
     }
 }
 
 /// Checks a compiled component and asks it what it can do.
-pub(crate) fn admit(
+pub(crate) fn admit_component(
     digest: ComponentDigest,
     compiled: &wasmtime::component::Component,
-    shared: &Arc<Shared>,
-    linker: &Linker<Data>,
+    shared: &Arc<InstancePool>,
+    linker: &Linker<GuestState>,
     config: &Config,
-) -> Result<Component, LoadError> {
+) -> Result<LoadedComponent, LoadError> {
     check_imports(compiled, shared)?;
     check_exports(compiled, shared)?;
-    let weight = weigh(compiled)?;
+    let weight = component_weight(compiled)?;
     let mut linker = linker.clone();
-    let pre = wasi::provide(&mut linker, compiled, shared.engine())
+    let pre = wasi::link_wasi_imports(&mut linker, compiled, shared.engine())
         .and_then(|()| linker.instantiate_pre(compiled))
         .map_err(|error| LoadError::WrongImport(format!("{error:#}")))?;
     let pre = ComponentPre::new(pre).map_err(|error| LoadError::WrongExport(format!("{error:#}")))?;
-    let described = describe(&pre, shared, config)?;
-    let functions = functions(described, config.functions_max)?;
-    Ok(Component::new(digest, functions, pre, weight, Arc::clone(shared)))
+    let described = describe_functions(&pre, shared, config)?;
+    let functions = parse_functions(described, config.functions_max)?;
+    Ok(LoadedComponent::new(digest, functions, pre, weight, Arc::clone(shared)))
 }
 
-fn check_imports(compiled: &wasmtime::component::Component, shared: &Shared) -> Result<(), LoadError> {
+fn check_imports(compiled: &wasmtime::component::Component, shared: &InstancePool) -> Result<(), LoadError> {
     let component = compiled.component_type();
-    let foreign = component.imports(shared.engine()).find(|(name, _)| !is_ours(name) && !wasi::is_virtual(name));
+    let foreign = component.imports(shared.engine()).find(|(name, _)| !is_onward_import(name) && !wasi::is_virtual_import(name));
     foreign.map_or(Ok(()), |(name, _)| Err(LoadError::ForeignImport(name.to_owned())))
 }
 
-fn is_ours(import: &str) -> bool {
-    let Some((interface, version)) = import.strip_prefix(INTERFACES).and_then(|rest| rest.split_once('@')) else {
+fn is_onward_import(import: &str) -> bool {
+    let Some((interface, version)) = import.strip_prefix(INTERFACE_PREFIX).and_then(|rest| rest.split_once('@')) else {
         return false;
     };
-    matches!(interface, "types" | "host" | "workflow" | "task") && version.starts_with(VERSION)
+    matches!(interface, "types" | "host" | "workflow" | "task") && version.starts_with(VERSION_PREFIX)
 }
 
-fn check_exports(compiled: &wasmtime::component::Component, shared: &Shared) -> Result<(), LoadError> {
+fn check_exports(compiled: &wasmtime::component::Component, shared: &InstancePool) -> Result<(), LoadError> {
     let component = compiled.component_type();
     for name in ["describe", "call"] {
         match component.get_export(shared.engine(), name).map(|item| item.ty) {
@@ -138,38 +138,38 @@ fn check_exports(compiled: &wasmtime::component::Component, shared: &Shared) -> 
 }
 
 /// How many places of the pool an instance takes: one for each memory or for a few tables.
-fn weigh(compiled: &wasmtime::component::Component) -> Result<u32, LoadError> {
+fn component_weight(compiled: &wasmtime::component::Component) -> Result<u32, LoadError> {
     let too_demanding = |what, max| Err(LoadError::TooDemanding { what, max });
     let Some(needs) = compiled.resources_required() else {
         return too_demanding("modules that it imports".to_owned(), 0);
     };
-    if needs.num_memories > WEIGHT_MAX {
-        return too_demanding(format!("{} memories", needs.num_memories), WEIGHT_MAX);
+    if needs.num_memories > COMPONENT_WEIGHT_MAX {
+        return too_demanding(format!("{} memories", needs.num_memories), COMPONENT_WEIGHT_MAX);
     }
-    if needs.num_tables > WEIGHT_MAX * TABLES_PER_PLACE {
-        return too_demanding(format!("{} tables", needs.num_tables), WEIGHT_MAX * TABLES_PER_PLACE);
+    if needs.num_tables > COMPONENT_WEIGHT_MAX * TABLES_PER_SLOT {
+        return too_demanding(format!("{} tables", needs.num_tables), COMPONENT_WEIGHT_MAX * TABLES_PER_SLOT);
     }
-    Ok(needs.num_memories.max(needs.num_tables.div_ceil(TABLES_PER_PLACE)).max(1))
+    Ok(needs.num_memories.max(needs.num_tables.div_ceil(TABLES_PER_SLOT)).max(1))
 }
 
-fn describe(pre: &ComponentPre<Data>, shared: &Shared, config: &Config) -> Result<Vec<types::Function>, LoadError> {
-    let context = OwnContext { execution: Text::from(""), idempotency_key: Text::from(""), attempt: 1 };
-    let limiter = Limiter::new(config.memory_bytes_max, config.table_elements_max);
-    let data = Data::new(Role::Describe, context, limiter, 0);
+fn describe_functions(pre: &ComponentPre<GuestState>, shared: &InstancePool, config: &Config) -> Result<Vec<types::Function>, LoadError> {
+    let context = CallContext { execution: SharedText::from(""), idempotency_key: SharedText::from(""), attempt: 1 };
+    let limiter = InstanceLimiter::new(config.memory_bytes_max, config.table_elements_max);
+    let data = GuestState::new(InstanceRole::Describe, context, limiter, 0);
     let mut store =
-        shared.store(data, FUEL_FOR_DESCRIBE, None).map_err(|error| LoadError::Describe(format!("{error:#}")))?;
+        shared.new_store(data, DESCRIBE_FUEL_MAX, None).map_err(|error| LoadError::Describe(format!("{error:#}")))?;
     let waits = || LoadError::Describe("it waits for something".to_owned());
-    let failed = |error, data: &Data| LoadError::Describe(explain(&error, data).message.to_string());
-    let instance = at_once(pre.instance_pre().instantiate_async(&mut store))
+    let failed = |error, data: &GuestState| LoadError::Describe(explain_call_error(&error, data).message.to_string());
+    let instance = poll_once(pre.instance_pre().instantiate_async(&mut store))
         .ok_or_else(waits)?
         .map_err(|error| failed(error, store.data()))?;
     let typed = bindings::Component::new(&mut store, &instance)
         .map_err(|error| LoadError::WrongExport(format!("{error:#}")))?;
-    at_once(typed.call_describe(&mut store)).ok_or_else(waits)?.map_err(|error| failed(error, store.data()))
+    poll_once(typed.call_describe(&mut store)).ok_or_else(waits)?.map_err(|error| failed(error, store.data()))
 }
 
 /// While it describes itself a component gets every answer at once, so its future never waits.
-fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -177,25 +177,25 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-fn functions(described: Vec<types::Function>, max: usize) -> Result<Vec<FunctionInfo>, LoadError> {
+fn parse_functions(described: Vec<types::Function>, max: usize) -> Result<Vec<GuestFunction>, LoadError> {
     if described.len() > max {
         return Err(LoadError::TooManyFunctions { count: described.len(), max });
     }
-    let mut functions: Vec<FunctionInfo> = Vec::with_capacity(described.len());
+    let mut functions: Vec<GuestFunction> = Vec::with_capacity(described.len());
     for function in described {
-        let name: Name = function.name.parse()?;
+        let name: BoundedName = function.name.parse()?;
         if functions.iter().any(|other| other.name == name) {
-            return Err(LoadError::FunctionTwice(name));
+            return Err(LoadError::DuplicateFunction(name));
         }
         let kind = match function.kind {
-            types::Kind::Workflow => Kind::Workflow,
-            types::Kind::Task => Kind::Task,
+            types::Kind::Workflow => GuestFunctionKind::Workflow,
+            types::Kind::Task => GuestFunctionKind::Task,
         };
         let schema = match function.schema.as_deref().map(Payload::parse).transpose() {
             Ok(schema) => schema,
             Err(error) => return Err(LoadError::Schema { function: name, reason: error.to_string() }),
         };
-        functions.push(FunctionInfo { name, kind, schema });
+        functions.push(GuestFunction { name, kind, schema });
     }
     Ok(functions)
 }

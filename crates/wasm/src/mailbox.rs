@@ -5,49 +5,49 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use onward_execution::{Answer, Request};
+use onward_execution::{GuestResponse, GuestRequest};
 
 /// One request at a time: a guest that waits for an answer cannot ask for anything else.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Mailbox(Arc<Mutex<Slot>>);
+pub(crate) struct RequestMailbox(Arc<Mutex<MailboxSlot>>);
 
 #[derive(Debug, Default)]
-enum Slot {
+enum MailboxSlot {
     #[default]
     Empty,
-    Asked(Request),
+    Requested(GuestRequest),
     /// The request was taken; its answer is to come.
     Waiting,
-    Answered(Answer),
+    Answered(GuestResponse),
 }
 
 /// The answer does not belong to a request, or is missing.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct OutOfTurn;
+pub(crate) struct UnexpectedAnswer;
 
-impl Mailbox {
-    fn slot(&self) -> MutexGuard<'_, Slot> {
+impl RequestMailbox {
+    fn lock_slot(&self) -> MutexGuard<'_, MailboxSlot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts in what the guest waits for.
-    pub(crate) fn put(&self, answer: Option<Answer>) -> Result<(), OutOfTurn> {
-        let mut slot = self.slot();
+    pub(crate) fn put_answer(&self, answer: Option<GuestResponse>) -> Result<(), UnexpectedAnswer> {
+        let mut slot = self.lock_slot();
         match (&*slot, answer) {
-            (Slot::Empty, None) => Ok(()),
-            (Slot::Waiting, Some(answer)) => {
-                *slot = Slot::Answered(answer);
+            (MailboxSlot::Empty, None) => Ok(()),
+            (MailboxSlot::Waiting, Some(answer)) => {
+                *slot = MailboxSlot::Answered(answer);
                 Ok(())
             }
-            _ => Err(OutOfTurn),
+            _ => Err(UnexpectedAnswer),
         }
     }
 
     /// Takes the request that the guest has left.
-    pub(crate) fn take(&self) -> Option<Request> {
-        let mut slot = self.slot();
-        match mem::replace(&mut *slot, Slot::Waiting) {
-            Slot::Asked(request) => Some(request),
+    pub(crate) fn take_request(&self) -> Option<GuestRequest> {
+        let mut slot = self.lock_slot();
+        match mem::replace(&mut *slot, MailboxSlot::Waiting) {
+            MailboxSlot::Requested(request) => Some(request),
             other => {
                 *slot = other;
                 None
@@ -56,30 +56,30 @@ impl Mailbox {
     }
 
     /// Leaves a request and waits for its answer.
-    pub(crate) fn ask(&self, request: Request) -> Ask {
-        Ask { mailbox: self.clone(), request: Some(request) }
+    pub(crate) fn send_request(&self, request: GuestRequest) -> AnswerFuture {
+        AnswerFuture { mailbox: self.clone(), request: Some(request) }
     }
 }
 
 /// Waits for an answer. Nothing wakes it: `turn` polls when there is something to see.
 #[derive(Debug)]
-pub(crate) struct Ask {
-    mailbox: Mailbox,
-    request: Option<Request>,
+pub(crate) struct AnswerFuture {
+    mailbox: RequestMailbox,
+    request: Option<GuestRequest>,
 }
 
-impl Future for Ask {
-    type Output = Answer;
+impl Future for AnswerFuture {
+    type Output = GuestResponse;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<GuestResponse> {
         let request = self.request.take();
-        let mut slot = self.mailbox.slot();
+        let mut slot = self.mailbox.lock_slot();
         if let Some(request) = request {
-            *slot = Slot::Asked(request);
+            *slot = MailboxSlot::Requested(request);
             return Poll::Pending;
         }
         match mem::take(&mut *slot) {
-            Slot::Answered(answer) => Poll::Ready(answer),
+            MailboxSlot::Answered(answer) => Poll::Ready(answer),
             other => {
                 *slot = other;
                 Poll::Pending
@@ -97,19 +97,19 @@ mod tests {
 
     #[test]
     fn a_request_is_taken_once_and_answered_once() {
-        let mailbox = Mailbox::default();
-        let mut ask = pin!(mailbox.ask(Request::Now));
+        let mailbox = RequestMailbox::default();
+        let mut ask = pin!(mailbox.send_request(GuestRequest::ReadClock));
         let mut context = Context::from_waker(Waker::noop());
-        assert_eq!(mailbox.take(), None);
+        assert_eq!(mailbox.take_request(), None);
         assert!(ask.as_mut().poll(&mut context).is_pending());
-        assert_eq!(mailbox.put(Some(Answer::Done)), Err(OutOfTurn), "not taken yet");
-        assert_eq!(mailbox.take(), Some(Request::Now));
-        assert_eq!(mailbox.take(), None);
-        assert_eq!(mailbox.put(None), Err(OutOfTurn));
+        assert_eq!(mailbox.put_answer(Some(GuestResponse::Done)), Err(UnexpectedAnswer), "not taken yet");
+        assert_eq!(mailbox.take_request(), Some(GuestRequest::ReadClock));
+        assert_eq!(mailbox.take_request(), None);
+        assert_eq!(mailbox.put_answer(None), Err(UnexpectedAnswer));
         assert!(ask.as_mut().poll(&mut context).is_pending(), "no answer yet");
-        assert_eq!(mailbox.put(Some(Answer::Done)), Ok(()));
-        assert_eq!(mailbox.put(Some(Answer::Done)), Err(OutOfTurn));
-        assert_eq!(ask.as_mut().poll(&mut context), Poll::Ready(Answer::Done));
-        assert_eq!(mailbox.put(None), Ok(()));
+        assert_eq!(mailbox.put_answer(Some(GuestResponse::Done)), Ok(()));
+        assert_eq!(mailbox.put_answer(Some(GuestResponse::Done)), Err(UnexpectedAnswer));
+        assert_eq!(ask.as_mut().poll(&mut context), Poll::Ready(GuestResponse::Done));
+        assert_eq!(mailbox.put_answer(None), Ok(()));
     }
 }

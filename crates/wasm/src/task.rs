@@ -2,98 +2,98 @@
 
 use std::sync::Arc;
 
-use onward_execution::Level;
-use onward_journal::{ErrorKind, ExecutionError, InvokeResult, Payload, Text, Timestamp};
+use onward_execution::GuestLogLevel;
+use onward_journal::{ErrorKind, ExecutionError, InvokeResult, Payload, SharedText, Timestamp};
 
-use crate::component::{Component, Kind};
+use crate::component::{LoadedComponent, GuestFunctionKind};
 use crate::config::{FUEL_SLICE, TaskLimits};
-use crate::host::{Data, OwnContext, Role, outcome_of};
-use crate::http::Egress;
-use crate::limiter::Limiter;
-use crate::stop::{defect, explain, too_large};
-use crate::warm::{Owner, Warm};
+use crate::host::{GuestState, CallContext, InstanceRole, to_invoke_result};
+use crate::http::ComponentEgress;
+use crate::limiter::InstanceLimiter;
+use crate::guest_error::{host_defect_error, explain_call_error, too_large_error};
+use crate::warm_pool::{InstanceOwner, WarmInstance};
 
 /// What a task gets from the outside, apart from HTTP.
-pub trait Services: Send + Sync {
+pub trait TaskServices: Send + Sync {
     /// The time.
     fn now(&self) -> Timestamp;
 
     /// Fills `bytes` with what nobody can guess.
-    fn random(&self, bytes: &mut [u8]);
+    fn fill_random(&self, bytes: &mut [u8]);
 
     /// Takes a line that the task logs.
-    fn log(&self, context: &OwnContext, level: Level, message: &str);
+    fn log_line(&self, context: &CallContext, level: GuestLogLevel, message: &str);
 }
 
 /// How a task is called.
 pub struct TaskCall {
     /// On whose behalf. Calls on behalf of others get other instances.
-    pub owner: Text,
+    pub owner: SharedText,
     /// What it is told about itself.
-    pub context: OwnContext,
+    pub context: CallContext,
     /// What it may use.
     pub limits: TaskLimits,
     /// Where it may send requests.
-    pub http: Egress,
+    pub http: ComponentEgress,
     /// What else it gets.
-    pub services: Arc<dyn Services>,
+    pub services: Arc<dyn TaskServices>,
 }
 
 /// What a running task is served by.
-pub(crate) struct Served {
-    pub(crate) http: Egress,
-    pub(crate) services: Arc<dyn Services>,
+pub(crate) struct TaskEnvironment {
+    pub(crate) http: ComponentEgress,
+    pub(crate) services: Arc<dyn TaskServices>,
 }
 
-pub(crate) async fn run(component: &Component, function: &str, input: &Payload, call: TaskCall) -> InvokeResult {
-    component.require(function, Kind::Task)?;
+pub(crate) async fn run_task(component: &LoadedComponent, function: &str, input: &Payload, call: TaskCall) -> InvokeResult {
+    component.require_function(function, GuestFunctionKind::Task)?;
     let (bytes, max) = (input.as_str().len(), call.limits.payload_bytes_max);
     if bytes > max {
-        return Err(too_large("the input", bytes, max));
+        return Err(too_large_error("the input", bytes, max));
     }
     // Waiting for room is not the task's fault, and takes none of its time.
-    let _permit = component.shared().task(component.weight()).await.ok_or_else(|| defect("the pool is closed"))?;
+    let _permit = component.instance_pool().reserve_task(component.weight()).await.ok_or_else(|| host_defect_error("the pool is closed"))?;
     let timeout = call.limits.timeout;
-    let Ok(result) = tokio::time::timeout(timeout, execute(component, function, input, call)).await else {
+    let Ok(result) = tokio::time::timeout(timeout, call_task(component, function, input, call)).await else {
         return Err(ExecutionError::new(ErrorKind::Timeout, format!("no result in {} ms", timeout.as_millis())));
     };
     result
 }
 
 /// A busy task hands control back after each slice of fuel, so that it can be timed out, or dropped.
-async fn execute(component: &Component, function: &str, input: &Payload, call: TaskCall) -> InvokeResult {
+async fn call_task(component: &LoadedComponent, function: &str, input: &Payload, call: TaskCall) -> InvokeResult {
     let TaskCall { owner, context, limits, http, services } = call;
-    let role = Role::Task(Arc::new(Served { http, services }));
-    let owner = Owner { component: component.digest(), owner };
-    let mut warm = match component.shared().warm.take(&owner) {
-        Some(warm) => again(warm, role, context, &limits)?,
-        None => anew(component, role, context, &limits).await?,
+    let role = InstanceRole::Task(Arc::new(TaskEnvironment { http, services }));
+    let owner = InstanceOwner { component: component.digest(), owner };
+    let mut warm = match component.instance_pool().warm_pool.take_instance(&owner) {
+        Some(warm) => reuse_instance(warm, role, context, &limits)?,
+        None => create_instance(component, role, context, &limits).await?,
     };
     match warm.instance.call_call(&mut warm.store, function, &input.as_str().to_owned()).await {
         Ok(outcome) => {
-            component.shared().warm.put(owner, component.weight(), warm);
-            outcome_of(outcome, limits.payload_bytes_max)
+            component.instance_pool().warm_pool.keep_instance(owner, component.weight(), warm);
+            to_invoke_result(outcome, limits.payload_bytes_max)
         }
-        Err(error) => Err(explain(&error, warm.store.data())),
+        Err(error) => Err(explain_call_error(&error, warm.store.data())),
     }
 }
 
-fn again(mut warm: Warm, role: Role, context: OwnContext, limits: &TaskLimits) -> Result<Warm, ExecutionError> {
-    warm.store.data_mut().renew(role, context, limits.memory_bytes_max, limits.payload_bytes_max);
-    warm.store.set_fuel(u64::MAX).map_err(|error| defect(format_args!("{error:#}")))?;
+fn reuse_instance(mut warm: WarmInstance, role: InstanceRole, context: CallContext, limits: &TaskLimits) -> Result<WarmInstance, ExecutionError> {
+    warm.store.data_mut().reuse_for_call(role, context, limits.memory_bytes_max, limits.payload_bytes_max);
+    warm.store.set_fuel(u64::MAX).map_err(|error| host_defect_error(format_args!("{error:#}")))?;
     Ok(warm)
 }
 
-async fn anew(
-    component: &Component,
-    role: Role,
-    context: OwnContext,
+async fn create_instance(
+    component: &LoadedComponent,
+    role: InstanceRole,
+    context: CallContext,
     limits: &TaskLimits,
-) -> Result<Warm, ExecutionError> {
-    let limiter = Limiter::new(limits.memory_bytes_max, component.shared().table_elements_max);
-    let mut store = component.store(Data::new(role, context, limiter, limits.payload_bytes_max), FUEL_SLICE)?;
+) -> Result<WarmInstance, ExecutionError> {
+    let limiter = InstanceLimiter::new(limits.memory_bytes_max, component.instance_pool().table_elements_max);
+    let mut store = component.new_store(GuestState::new(role, context, limiter, limits.payload_bytes_max), FUEL_SLICE)?;
     match component.instantiate(&mut store).await {
-        Ok(instance) => Ok(Warm { store, instance, calls: 0 }),
-        Err(error) => Err(explain(&error, store.data())),
+        Ok(instance) => Ok(WarmInstance { store, instance, calls: 0 }),
+        Err(error) => Err(explain_call_error(&error, store.data())),
     }
 }

@@ -6,37 +6,37 @@ use onward_api::task::TaskError;
 
 /// Why a task was not performed. Any error becomes one that may be tried again, of a kind that is called like its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct TaskFailure {
     code: Option<String>,
     message: String,
     is_retryable: bool,
 }
 
-impl Failure {
+impl TaskFailure {
     /// Something went wrong, and may go better next time.
     pub fn new(message: impl Into<String>) -> Self {
         Self { code: None, message: message.into(), is_retryable: true }
     }
 
     /// The same, of a kind that the workflow can tell from others: a word such as `card_declined`.
-    pub fn named(code: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn with_code(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: Some(code.into()), ..Self::new(message) }
     }
 
     /// The same; another attempt would not help.
     #[must_use]
-    pub fn permanent(self) -> Self {
+    pub fn non_retryable(self) -> Self {
         Self { is_retryable: false, ..self }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for TaskFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+impl<E: std::error::Error> From<E> for TaskFailure {
     fn from(error: E) -> Self {
         let mut message = error.to_string();
         let mut cause = error.source();
@@ -45,7 +45,7 @@ impl<E: std::error::Error> From<E> for Failure {
             cause = deeper.source();
         }
         let name = std::any::type_name::<E>();
-        Self::named(name.rsplit("::").next().unwrap_or(name), message)
+        Self::with_code(name.rsplit("::").next().unwrap_or(name), message)
     }
 }
 
@@ -53,9 +53,9 @@ impl<E: std::error::Error> From<E> for Failure {
 const MESSAGE_MAX: usize = 10_000;
 const CODE_MAX: usize = 200;
 
-impl From<Failure> for TaskError {
+impl From<TaskFailure> for TaskError {
     /// A longer message says no more.
-    fn from(failure: Failure) -> Self {
+    fn from(failure: TaskFailure) -> Self {
         let cut = |text: String, max| if text.chars().count() > max { text.chars().take(max).collect() } else { text };
         let code = failure.code.map(|code| cut(code, CODE_MAX));
         Self { message: cut(failure.message, MESSAGE_MAX), code, retryable: failure.is_retryable }
@@ -69,8 +69,8 @@ mod tests {
     #[test]
     fn an_error_is_told_with_its_causes() {
         let error = "x".parse::<u8>().expect_err("it is not a number");
-        assert_eq!(Failure::from(error), Failure::named("ParseIntError", "invalid digit found in string"));
-        let error: TaskError = Failure::named("declined", "no money").permanent().into();
+        assert_eq!(TaskFailure::from(error), TaskFailure::with_code("ParseIntError", "invalid digit found in string"));
+        let error: TaskError = TaskFailure::with_code("declined", "no money").non_retryable().into();
         assert_eq!((error.code.as_deref(), &*error.message, error.retryable), (Some("declined"), "no money", false));
     }
 }

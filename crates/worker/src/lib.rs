@@ -17,16 +17,16 @@
 //! repeated is in doubt then. So effects belong under [`Task::promise`], which is the same for every attempt.
 
 mod failure;
-mod patience;
+mod backoff;
 mod perform;
 mod slot;
 mod task;
 mod worker;
 
-pub use onward_api::client::{Access, CallError, Client};
+pub use onward_api::client::{ClientConfig, CallError, ApiClient};
 pub use onward_api::problem::{Code, Problem};
-pub use onward_api::task::Delivery;
+pub use onward_api::task::TaskDelivery;
 
-pub use failure::Failure;
-pub use task::Task;
+pub use failure::TaskFailure;
+pub use task::WorkerTaskContext;
 pub use worker::Worker;

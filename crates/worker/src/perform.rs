@@ -5,37 +5,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use onward_api::Json;
-use onward_api::client::Client;
+use onward_api::RawJson;
+use onward_api::client::ApiClient;
 use onward_api::problem::{Code, Problem};
-use onward_api::task::{ClaimedTask, Complete, Ended, Fail, Next};
+use onward_api::task::{TaskClaim, CompleteTaskRequest, TaskEndResponse, FailTaskRequest, NextTaskRequest};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::patience::Patience;
-use crate::worker::{Handler, is_final};
-use crate::{Failure, Task};
+use crate::backoff::RetryBackoff;
+use crate::worker::{TaskHandler, is_final};
+use crate::{TaskFailure, WorkerTaskContext};
 
 /// How long an answer may be on its way after the task is nobody's any more.
-const ANSWER: Duration = Duration::from_secs(1);
+const RESPONSE_GRACE: Duration = Duration::from_secs(1);
 
 /// What came of a task.
-pub(crate) type Outcome = Result<Json, Failure>;
+pub(crate) type TaskOutcome = Result<RawJson, TaskFailure>;
 
 /// Performs a task and says what came of it. Returns the task that follows, if the server has one.
-pub(crate) async fn perform(
-    client: &Client,
-    handler: &Handler,
-    claimed: ClaimedTask,
-    next: impl Fn() -> Option<Next>,
-) -> Option<ClaimedTask> {
+pub(crate) async fn perform_task(
+    client: &ApiClient,
+    handler: &TaskHandler,
+    claimed: TaskClaim,
+    next: impl Fn() -> Option<NextTaskRequest>,
+) -> Option<TaskClaim> {
     let claimed = Arc::new(claimed);
     let (lost, is_lost) = watch::channel(false);
-    let task = Task { claimed: Arc::clone(&claimed), is_lost };
+    let task = WorkerTaskContext { claim: Arc::clone(&claimed), is_lost };
     // It goes on by itself: that the server is slow to answer must not stop it, nor the other way round.
     let performed = AssertUnwindSafe(handler(Arc::clone(&claimed), task)).catch_unwind();
     let mut performed = std::pin::pin!(performed);
-    let beats = beat(client, &claimed, &lost);
+    let beats = heartbeat_until_lost(client, &claimed, &lost);
     let outcome = tokio::select! {
         outcome = &mut performed => outcome,
         // What comes of it is of no use. It is told so, and may come to an end.
@@ -45,22 +45,22 @@ pub(crate) async fn perform(
             return None;
         }
     };
-    let outcome = outcome.unwrap_or_else(|_| Err(Failure::named("panic", "the task panicked")));
-    tell(client, &claimed, outcome, next, &lost).await
+    let outcome = outcome.unwrap_or_else(|_| Err(TaskFailure::with_code("panic", "the task panicked")));
+    report_outcome(client, &claimed, outcome, next, &lost).await
 }
 
 /// Shows that the task is being performed, until it is not this worker's any more.
-async fn beat(client: &Client, claimed: &ClaimedTask, lost: &watch::Sender<bool>) {
+async fn heartbeat_until_lost(client: &ApiClient, claimed: &TaskClaim, lost: &watch::Sender<bool>) {
     let lease = Duration::from_millis(claimed.lease_ms.into());
     let mut until = Instant::now() + lease;
     let mut pause = lease / 3;
     let pause_max = pause.max(Duration::from_secs(1));
-    let mut patience = Patience::default();
+    let mut patience = RetryBackoff::default();
     loop {
         tokio::time::sleep(pause).await;
         let asked = Instant::now();
         // An answer that takes long must not keep it from asking again in time.
-        let beaten = tokio::time::timeout(pause_max, client.heartbeat(&claimed.task, &claimed.token)).await;
+        let beaten = tokio::time::timeout(pause_max, client.heartbeat_task(&claimed.task, &claimed.token)).await;
         match beaten {
             Ok(Ok(_)) => {
                 (until, pause) = (asked + lease, lease / 3);
@@ -68,31 +68,31 @@ async fn beat(client: &Client, claimed: &ClaimedTask, lost: &watch::Sender<bool>
             }
             Ok(Err(problem)) if problem.code == Code::LeaseLost => break,
             _ if Instant::now() >= until => break,
-            _ => pause = patience.next().min(lease / 3),
+            _ => pause = patience.next_delay().min(lease / 3),
         }
     }
     lost.send_replace(true);
 }
 
 /// Says what came of a task, as long as anybody may want to know. Returns what to perform next.
-async fn tell(
-    client: &Client,
-    claimed: &ClaimedTask,
-    outcome: Outcome,
-    next: impl Fn() -> Option<Next>,
+async fn report_outcome(
+    client: &ApiClient,
+    claimed: &TaskClaim,
+    outcome: TaskOutcome,
+    next: impl Fn() -> Option<NextTaskRequest>,
     lost: &watch::Sender<bool>,
-) -> Option<ClaimedTask> {
-    let mut patience = Patience::default();
+) -> Option<TaskClaim> {
+    let mut patience = RetryBackoff::default();
     let mut outcome = outcome;
     let mut is_repeated = false;
-    let mut beats = std::pin::pin!(beat(client, claimed, lost));
+    let mut beats = std::pin::pin!(heartbeat_until_lost(client, claimed, lost));
     loop {
         let said = {
-            let mut saying = std::pin::pin!(say(client, claimed, &outcome, next()));
+            let mut saying = std::pin::pin!(send_outcome(client, claimed, &outcome, next()));
             tokio::select! {
                 said = &mut saying => said,
                 // It may be lost because its end has just been recorded, and the answer is on its way.
-                () = &mut beats => match tokio::time::timeout(ANSWER, saying).await {
+                () = &mut beats => match tokio::time::timeout(RESPONSE_GRACE, saying).await {
                     Ok(Ok(ended)) => return ended.next,
                     _ => {
                         tracing::warn!(task = claimed.task, "the server was not told of the end in time");
@@ -110,7 +110,7 @@ async fn tell(
             }
             // What cannot be told as a result is told as a failure.
             Err(problem) if outcome.is_ok() && matches!(problem.status, 400 | 413 | 422) => {
-                outcome = Err(Failure::named(problem.code.as_str(), problem.detail).permanent());
+                outcome = Err(TaskFailure::with_code(problem.code.as_str(), problem.detail).non_retryable());
             }
             Err(problem) if is_final(&problem) => {
                 tracing::warn!(task = claimed.task, %problem, "the end of a task was refused");
@@ -119,16 +119,16 @@ async fn tell(
             Err(problem) => {
                 is_repeated = true;
                 tracing::warn!(task = claimed.task, %problem, "the server was not told; it will be tried again");
-                tokio::time::sleep(patience.next()).await;
+                tokio::time::sleep(patience.next_delay()).await;
             }
         }
     }
 }
 
-async fn say(client: &Client, claimed: &ClaimedTask, outcome: &Outcome, next: Option<Next>) -> Result<Ended, Problem> {
+async fn send_outcome(client: &ApiClient, claimed: &TaskClaim, outcome: &TaskOutcome, next: Option<NextTaskRequest>) -> Result<TaskEndResponse, Problem> {
     let token = claimed.token.clone();
     match outcome {
-        Ok(result) => client.complete(&claimed.task, &Complete { token, result: result.clone(), next }).await,
-        Err(failure) => client.fail(&claimed.task, &Fail { token, error: failure.clone().into(), next }).await,
+        Ok(result) => client.complete_task(&claimed.task, &CompleteTaskRequest { token, result: result.clone(), next }).await,
+        Err(failure) => client.fail_task(&claimed.task, &FailTaskRequest { token, error: failure.clone().into(), next }).await,
     }
 }

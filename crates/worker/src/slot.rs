@@ -3,33 +3,33 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use onward_api::client::Client;
-use onward_api::task::{ClaimedTask, Next};
+use onward_api::client::ApiClient;
+use onward_api::task::{TaskClaim, NextTaskRequest};
 use tokio::sync::watch;
 
-use crate::perform::perform;
-use crate::worker::Handler;
+use crate::perform::perform_task;
+use crate::worker::TaskHandler;
 
 /// Where a task is performed, and the next one after it.
-pub(crate) struct Slot {
-    pub(crate) client: Client,
-    pub(crate) handlers: Arc<BTreeMap<String, Handler>>,
+pub(crate) struct WorkerSlot {
+    pub(crate) client: ApiClient,
+    pub(crate) handlers: Arc<BTreeMap<String, TaskHandler>>,
     /// What it asks for when it is done with a task.
-    pub(crate) next: Next,
+    pub(crate) next_request: NextTaskRequest,
     /// Whether the worker stops.
-    pub(crate) is_over: watch::Receiver<bool>,
+    pub(crate) is_stopping: watch::Receiver<bool>,
 }
 
-impl Slot {
+impl WorkerSlot {
     /// Performs a task, and whatever the server has for it then.
-    pub(crate) async fn work(self, first: ClaimedTask) {
+    pub(crate) async fn run_tasks(self, first: TaskClaim) {
         let mut task = first;
         // Nothing is given that was not asked for.
         while let Some(handler) = self.handlers.get(&task.function) {
-            let wanted = || (!*self.is_over.borrow()).then(|| self.next.clone());
-            let Some(next) = perform(&self.client, handler, task, wanted).await else { return };
-            if *self.is_over.borrow() {
-                return give_back(&self.client, &next).await;
+            let wanted = || (!*self.is_stopping.borrow()).then(|| self.next_request.clone());
+            let Some(next) = perform_task(&self.client, handler, task, wanted).await else { return };
+            if *self.is_stopping.borrow() {
+                return release_task(&self.client, &next).await;
             }
             task = next;
         }
@@ -37,8 +37,8 @@ impl Slot {
 }
 
 /// Gives a task back that was not begun, so that nobody has to wait until its lease is over.
-pub(crate) async fn give_back(client: &Client, task: &ClaimedTask) {
-    if let Err(problem) = client.release(&task.task, &task.token).await {
+pub(crate) async fn release_task(client: &ApiClient, task: &TaskClaim) {
+    if let Err(problem) = client.release_task(&task.task, &task.token).await {
         tracing::warn!(task = task.task, %problem, "a task could not be given back; its lease runs out");
     }
 }

@@ -6,106 +6,106 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use onward_api::client::{Access, Client};
+use onward_api::client::{ClientConfig, ApiClient};
 use onward_api::problem::{Code, Problem};
-use onward_api::task::{Claim, ClaimedTask, LEASE_MS, Next};
+use onward_api::task::{ClaimTasksRequest, TaskClaim, DEFAULT_LEASE_MS, NextTaskRequest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::patience::Patience;
-use crate::perform::Outcome;
-use crate::slot::{Slot, give_back};
-use crate::{Failure, Task};
+use crate::backoff::RetryBackoff;
+use crate::perform::TaskOutcome;
+use crate::slot::{WorkerSlot, release_task};
+use crate::{TaskFailure, WorkerTaskContext};
 
 /// How long a worker waits for a task before it asks again. When it stops, it may have to wait so long.
-const WAIT: Duration = Duration::from_secs(5);
+const DEFAULT_POLL_WAIT: Duration = Duration::from_secs(5);
 
 /// How many tasks are performed at a time, unless told.
-const SLOTS: usize = 8;
+const DEFAULT_SLOTS: usize = 8;
 
-pub(crate) type Handler = Arc<dyn Fn(Arc<ClaimedTask>, Task) -> BoxFuture<'static, Outcome> + Send + Sync>;
+pub(crate) type TaskHandler = Arc<dyn Fn(Arc<TaskClaim>, WorkerTaskContext) -> BoxFuture<'static, TaskOutcome> + Send + Sync>;
 
 /// A worker.
 pub struct Worker {
-    client: Client,
+    client: ApiClient,
     name: String,
-    handlers: Arc<BTreeMap<String, Handler>>,
+    handlers: Arc<BTreeMap<String, TaskHandler>>,
     slots: usize,
     lease: Duration,
-    wait: Duration,
-    grace: Option<Duration>,
+    poll_wait: Duration,
+    grace_period: Option<Duration>,
 }
 
 impl Worker {
     /// A worker for a server that performs nothing yet.
-    pub fn new(access: &Access) -> Result<Self, Problem> {
+    pub fn new(access: &ClientConfig) -> Result<Self, Problem> {
         Ok(Self {
-            client: Client::new(access)?,
+            client: ApiClient::new(access)?,
             name: format!("process {}", std::process::id()),
             handlers: Arc::default(),
-            slots: SLOTS,
-            lease: Duration::from_millis(LEASE_MS.into()),
-            wait: WAIT,
-            grace: None,
+            slots: DEFAULT_SLOTS,
+            lease: Duration::from_millis(DEFAULT_LEASE_MS.into()),
+            poll_wait: DEFAULT_POLL_WAIT,
+            grace_period: None,
         })
     }
 
     /// What people call it.
     #[must_use]
-    pub fn named(self, name: impl Into<String>) -> Self {
+    pub fn with_name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
     /// How many tasks it performs at a time; at least one.
     #[must_use]
-    pub fn slots(self, slots: usize) -> Self {
+    pub fn with_slots(self, slots: usize) -> Self {
         Self { slots: slots.max(1), ..self }
     }
 
     /// How long it may stall before a task is taken from it.
     #[must_use]
-    pub const fn lease(mut self, lease: Duration) -> Self {
+    pub const fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
     /// How long it waits for a task before it asks again, which is also how long stopping may take.
     #[must_use]
-    pub const fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
+    pub const fn with_poll_wait(mut self, wait: Duration) -> Self {
+        self.poll_wait = wait;
         self
     }
 
     /// How long it finishes what it has begun when it stops; as long as it takes unless told. What is not finished by then is
     /// left to others, whose turn it is when its lease has run out.
     #[must_use]
-    pub const fn grace(mut self, grace: Duration) -> Self {
-        self.grace = Some(grace);
+    pub const fn with_grace_period(mut self, grace: Duration) -> Self {
+        self.grace_period = Some(grace);
         self
     }
 
     /// Performs the tasks of this name.
     #[must_use]
-    pub fn task<I, O, E, F>(
+    pub fn register_task<I, O, E, F>(
         mut self,
         name: impl Into<String>,
-        perform: impl Fn(I, Task) -> F + Send + Sync + 'static,
+        perform: impl Fn(I, WorkerTaskContext) -> F + Send + Sync + 'static,
     ) -> Self
     where
         I: DeserializeOwned,
         O: Serialize,
-        E: Into<Failure>,
+        E: Into<TaskFailure>,
         F: Future<Output = Result<O, E>> + Send + 'static,
     {
-        let handler = move |claimed: Arc<ClaimedTask>, task: Task| match serde_json::from_str(claimed.input.as_str()) {
+        let handler = move |claimed: Arc<TaskClaim>, task: WorkerTaskContext| match serde_json::from_str(claimed.input.as_str()) {
             Ok(input) => {
                 let performed = perform(input, task);
-                async move { done(performed.await.map_err(Into::into)) }.boxed()
+                async move { encode_result(performed.await.map_err(Into::into)) }.boxed()
             }
             Err(error) => {
-                let failure = Failure::named("invalid_payload", format!("the input does not fit: {error}")).permanent();
+                let failure = TaskFailure::with_code("invalid_payload", format!("the input does not fit: {error}")).non_retryable();
                 std::future::ready(Err(failure)).boxed()
             }
         };
@@ -121,7 +121,7 @@ impl Worker {
         let (over, is_over) = watch::channel(false);
         let mut stop = std::pin::pin!(stop.map(|()| over.send_replace(true)).map(drop));
         let mut running = JoinSet::new();
-        let mut patience = Patience::default();
+        let mut patience = RetryBackoff::default();
         let outcome = loop {
             if running.len() == self.slots {
                 tokio::select! {
@@ -131,8 +131,8 @@ impl Worker {
             }
             while running.try_join_next().is_some() {}
             let mut is_last = false;
-            let claim = self.claim(self.slots - running.len());
-            let mut asked = std::pin::pin!(self.client.claim(&claim));
+            let claim = self.claim_request(self.slots - running.len());
+            let mut asked = std::pin::pin!(self.client.claim_tasks(&claim));
             let answer = tokio::select! {
                 answer = &mut asked => answer,
                 // What it is given after that is given back, so nobody has to wait until its lease is over.
@@ -144,18 +144,18 @@ impl Worker {
             match answer {
                 Ok(tasks) if is_last => {
                     for task in tasks {
-                        give_back(&self.client, &task).await;
+                        release_task(&self.client, &task).await;
                     }
                 }
                 Ok(tasks) => {
                     patience.reset();
                     for task in tasks {
-                        running.spawn(self.slot(is_over.clone()).work(task));
+                        running.spawn(self.new_slot(is_over.clone()).run_tasks(task));
                     }
                 }
                 Err(problem) if is_final(&problem) => break Err(problem),
                 Err(problem) if !is_last => {
-                    let pause = patience.next();
+                    let pause = patience.next_delay();
                     tracing::warn!(%problem, ?pause, "no task could be asked for; it will be tried again");
                     tokio::select! {
                         () = tokio::time::sleep(pause) => {}
@@ -171,27 +171,27 @@ impl Worker {
         // Whoever is refused asks for nothing more, either.
         over.send_replace(true);
         let rest = async { while running.join_next().await.is_some() {} };
-        match self.grace {
+        match self.grace_period {
             None => rest.await,
             Some(grace) => drop(tokio::time::timeout(grace, rest).await),
         }
         outcome
     }
 
-    fn claim(&self, most: usize) -> Claim {
-        Claim {
+    fn claim_request(&self, most: usize) -> ClaimTasksRequest {
+        ClaimTasksRequest {
             worker: self.name.clone(),
             functions: self.handlers.keys().cloned().collect(),
             max: u32::try_from(most).unwrap_or(u32::MAX).min(100),
             lease_ms: self.lease_ms(),
-            wait_ms: u64::try_from(self.wait.as_millis()).unwrap_or(u64::MAX),
+            wait_ms: u64::try_from(self.poll_wait.as_millis()).unwrap_or(u64::MAX),
         }
     }
 
-    fn slot(&self, is_over: watch::Receiver<bool>) -> Slot {
+    fn new_slot(&self, is_over: watch::Receiver<bool>) -> WorkerSlot {
         let functions = self.handlers.keys().cloned().collect();
-        let next = Next { worker: self.name.clone(), functions, lease_ms: self.lease_ms() };
-        Slot { client: self.client.clone(), handlers: Arc::clone(&self.handlers), next, is_over }
+        let next = NextTaskRequest { worker: self.name.clone(), functions, lease_ms: self.lease_ms() };
+        WorkerSlot { client: self.client.clone(), handlers: Arc::clone(&self.handlers), next_request: next, is_stopping: is_over }
     }
 
     fn lease_ms(&self) -> u32 {
@@ -200,9 +200,9 @@ impl Worker {
 }
 
 /// What came of it, as JSON.
-fn done(result: Result<impl Serialize, Failure>) -> Outcome {
+fn encode_result(result: Result<impl Serialize, TaskFailure>) -> TaskOutcome {
     let json = serde_json::value::to_raw_value(&result?);
-    json.map(onward_api::Json).map_err(|error| Failure::named("invalid_payload", error.to_string()).permanent())
+    json.map(onward_api::RawJson).map_err(|error| TaskFailure::with_code("invalid_payload", error.to_string()).non_retryable())
 }
 
 /// Whether asking again would get the same answer for ever.

@@ -3,101 +3,101 @@
 use async_trait::async_trait;
 use reqwest::Method;
 
-use super::Client;
-use crate::Json;
+use super::ApiClient;
+use crate::RawJson;
 use crate::campaign::{
-    AudiencePart, AuditListing, AuditPage, By, CampaignListing, CampaignPage, CampaignRun, Campaigning, ChannelName,
-    Check, Checked, Control, DeployCampaign, DeployedCampaign, Preview, Previewed,
+    PutAudiencePartRequest, ListAuditEntriesQuery, CampaignAuditPage, OperatorActionRequest, ListCampaignRunsQuery, CampaignRunPage, CampaignRunView, CampaignApi, ChannelName,
+    CheckCampaignRequest, CheckCampaignResponse, CampaignControl, DeployCampaignRequest, DeployCampaignResponse, PreviewCampaignRequest, PreviewCampaignResponse,
 };
 use crate::outbox::{
-    DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany, Settlement,
-    Suppress, Suppression, SuppressionListing, SuppressionPage, Unsuppressed,
+    ListInDoubtItemsQuery, CampaignJob, ListJobsQuery, JobPage, OutboxItemView, ListOutboxItemsQuery, OutboxItemPage, SettleItemRequest, SettleItemsRequest, SettleItemsResponse,
+    AddSuppressionRequest, SuppressionEntry, ListSuppressionsQuery, SuppressionPage, RemoveSuppressionResponse,
 };
 use crate::problem::Problem;
 
-const RUNS: &str = "campaign-runs";
+const CAMPAIGN_RUNS_PATH: &str = "campaign-runs";
 
 #[async_trait]
-impl Campaigning for Client {
-    async fn check_campaign(&self, campaign: Json) -> Result<Checked, Problem> {
-        self.ask(self.request(Method::POST, &["campaigns", "check"])?.json(&Check { campaign })).await
+impl CampaignApi for ApiClient {
+    async fn check_campaign(&self, campaign: RawJson) -> Result<CheckCampaignResponse, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["campaigns", "check"])?.json(&CheckCampaignRequest { campaign })).await
     }
 
-    async fn preview_campaign(&self, preview: Preview) -> Result<Previewed, Problem> {
-        self.ask(self.request(Method::POST, &["campaigns", "preview"])?.json(&preview)).await
+    async fn preview_campaign(&self, preview: PreviewCampaignRequest) -> Result<PreviewCampaignResponse, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["campaigns", "preview"])?.json(&preview)).await
     }
 
-    async fn put_audience_part(&self, audience: &str, number: u32, part: AudiencePart) -> Result<(), Problem> {
+    async fn put_audience_part(&self, audience: &str, number: u32, part: PutAudiencePartRequest) -> Result<(), Problem> {
         let path = ["audiences", audience, "parts", &number.to_string()];
-        self.send(self.request(Method::PUT, &path)?.json(&part)).await.map(drop)
+        self.send_with_retry(self.build_request(Method::PUT, &path)?.json(&part)).await.map(drop)
     }
 
-    async fn deploy_campaign(&self, deploy: DeployCampaign) -> Result<DeployedCampaign, Problem> {
+    async fn deploy_campaign(&self, deploy: DeployCampaignRequest) -> Result<DeployCampaignResponse, Problem> {
         // A campaign of a million has ten thousand jobs, which are stored together.
-        let request = self.request(Method::POST, &[RUNS])?.timeout(super::ANSWER * 4);
-        self.ask(request.json(&deploy)).await
+        let request = self.build_request(Method::POST, &[CAMPAIGN_RUNS_PATH])?.timeout(super::RESPONSE_TIMEOUT * 4);
+        self.send_for_json(request.json(&deploy)).await
     }
 
-    async fn campaign_runs(&self, listing: CampaignListing) -> Result<CampaignPage, Problem> {
-        self.ask(self.get(&[RUNS], &listing, 0)?).await
+    async fn list_campaign_runs(&self, listing: ListCampaignRunsQuery) -> Result<CampaignRunPage, Problem> {
+        self.send_for_json(self.build_get_request(&[CAMPAIGN_RUNS_PATH], &listing, 0)?).await
     }
 
-    async fn campaign_run(&self, run: &str) -> Result<CampaignRun, Problem> {
-        self.ask(self.request(Method::GET, &[RUNS, run])?).await
+    async fn get_campaign_run(&self, run: &str) -> Result<CampaignRunView, Problem> {
+        self.send_for_json(self.build_request(Method::GET, &[CAMPAIGN_RUNS_PATH, run])?).await
     }
 
-    async fn campaign_audit(&self, run: &str, listing: AuditListing) -> Result<AuditPage, Problem> {
-        self.ask(self.get(&[RUNS, run, "audit"], &listing, 0)?).await
+    async fn list_audit_entries(&self, run: &str, listing: ListAuditEntriesQuery) -> Result<CampaignAuditPage, Problem> {
+        self.send_for_json(self.build_get_request(&[CAMPAIGN_RUNS_PATH, run, "audit"], &listing, 0)?).await
     }
 
-    async fn control_campaign(&self, run: &str, control: Control, by: By) -> Result<CampaignRun, Problem> {
+    async fn control_campaign_run(&self, run: &str, control: CampaignControl, by: OperatorActionRequest) -> Result<CampaignRunView, Problem> {
         let deed = match control {
-            Control::Active => "resume",
-            Control::Paused => "pause",
-            Control::Cancelled => "cancel",
+            CampaignControl::Active => "resume",
+            CampaignControl::Paused => "pause",
+            CampaignControl::Cancelled => "cancel",
         };
-        self.ask(self.request(Method::POST, &[RUNS, run, deed])?.json(&by)).await
+        self.send_for_json(self.build_request(Method::POST, &[CAMPAIGN_RUNS_PATH, run, deed])?.json(&by)).await
     }
 
-    async fn retry_campaign(&self, run: &str, by: By) -> Result<DeployedCampaign, Problem> {
-        let request = self.request(Method::POST, &[RUNS, run, "retry"])?.timeout(super::ANSWER * 4);
-        self.ask(request.json(&by)).await
+    async fn retry_campaign_run(&self, run: &str, by: OperatorActionRequest) -> Result<DeployCampaignResponse, Problem> {
+        let request = self.build_request(Method::POST, &[CAMPAIGN_RUNS_PATH, run, "retry"])?.timeout(super::RESPONSE_TIMEOUT * 4);
+        self.send_for_json(request.json(&by)).await
     }
 
-    async fn outbox(&self, listing: OutboxListing) -> Result<OutboxPage, Problem> {
-        self.ask(self.get(&["outbox"], &listing, 0)?).await
+    async fn list_outbox_items(&self, listing: ListOutboxItemsQuery) -> Result<OutboxItemPage, Problem> {
+        self.send_for_json(self.build_get_request(&["outbox"], &listing, 0)?).await
     }
 
-    async fn outbox_in_doubt(&self, listing: DoubtListing) -> Result<OutboxPage, Problem> {
-        self.ask(self.get(&["outbox", "in-doubt"], &listing, 0)?).await
+    async fn list_in_doubt_items(&self, listing: ListInDoubtItemsQuery) -> Result<OutboxItemPage, Problem> {
+        self.send_for_json(self.build_get_request(&["outbox", "in-doubt"], &listing, 0)?).await
     }
 
-    async fn settle(&self, item: &str, settle: Settle) -> Result<OutboxItem, Problem> {
-        self.ask(self.request(Method::POST, &["outbox", item, "settle"])?.json(&settle)).await
+    async fn settle_item(&self, item: &str, settle: SettleItemRequest) -> Result<OutboxItemView, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["outbox", item, "settle"])?.json(&settle)).await
     }
 
-    async fn settle_many(&self, settle: SettleMany) -> Result<Settlement, Problem> {
-        self.ask(self.request(Method::POST, &["outbox", "settle"])?.json(&settle)).await
+    async fn settle_items(&self, settle: SettleItemsRequest) -> Result<SettleItemsResponse, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["outbox", "settle"])?.json(&settle)).await
     }
 
-    async fn jobs(&self, listing: JobListing) -> Result<JobPage, Problem> {
-        self.ask(self.get(&["jobs"], &listing, 0)?).await
+    async fn list_jobs(&self, listing: ListJobsQuery) -> Result<JobPage, Problem> {
+        self.send_for_json(self.build_get_request(&["jobs"], &listing, 0)?).await
     }
 
-    async fn redrive(&self, job: &str, by: By) -> Result<Job, Problem> {
-        self.ask(self.request(Method::POST, &["jobs", job, "redrive"])?.json(&by)).await
+    async fn redrive_job(&self, job: &str, by: OperatorActionRequest) -> Result<CampaignJob, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["jobs", job, "redrive"])?.json(&by)).await
     }
 
-    async fn suppressions(&self, listing: SuppressionListing) -> Result<SuppressionPage, Problem> {
-        self.ask(self.get(&["suppressions"], &listing, 0)?).await
+    async fn list_suppressions(&self, listing: ListSuppressionsQuery) -> Result<SuppressionPage, Problem> {
+        self.send_for_json(self.build_get_request(&["suppressions"], &listing, 0)?).await
     }
 
-    async fn suppress(&self, suppress: Suppress) -> Result<Suppression, Problem> {
-        self.ask(self.request(Method::POST, &["suppressions"])?.json(&suppress)).await
+    async fn add_suppression(&self, suppress: AddSuppressionRequest) -> Result<SuppressionEntry, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["suppressions"])?.json(&suppress)).await
     }
 
-    async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<Unsuppressed, Problem> {
+    async fn remove_suppression(&self, channel: ChannelName, address: &str) -> Result<RemoveSuppressionResponse, Problem> {
         let path = ["suppressions", channel.as_str(), address];
-        self.ask(self.request(Method::DELETE, &path)?).await
+        self.send_for_json(self.build_request(Method::DELETE, &path)?).await
     }
 }

@@ -11,35 +11,35 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::component::{Deployed, NamedFunction, NamedFunctions};
-use crate::execution::{Cancel, Execution, ExecutionPage, Failure, Listing, Outcome, Sent, Signal, Start, Started};
-use crate::explanation::Explanation;
-use crate::finding::{self, Verdict};
+use crate::component::{DeployComponentResponse, DeployedFunction, FunctionList};
+use crate::execution::{CancelExecutionRequest, ExecutionView, ExecutionPage, FailureDetail, ListExecutionsQuery, ExecutionResult, AcceptedMessage, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse};
+use crate::explanation::ExecutionExplanation;
+use crate::finding::{self, DoctorReport};
 use crate::problem::{Code, Problem};
-use crate::run::{self, Append, Appended, AppendedAll, RunEventPage, RunSnapshot, Verified};
+use crate::run::{self, AppendRunEventsRequest, RunEventReceipt, AppendRunEventsResponse, RunEventPage, RunSnapshotView, VerifyReport};
 use crate::task::{
-    Claim, Claimed, ClaimedTask, Complete, Ended, Extended, Fail, Heartbeat, Release, TaskListing, TaskPage,
+    ClaimTasksRequest, ClaimTasksResponse, TaskClaim, CompleteTaskRequest, TaskEndResponse, HeartbeatTaskResponse, FailTaskRequest, HeartbeatTaskRequest, ReleaseTaskRequest, ListTasksQuery, TaskPage,
 };
-use crate::token::{MadeToken, NewToken, TokenInfo, TokenList};
-use crate::{Onward, json};
+use crate::token::{CreateTokenResponse, CreateTokenRequest, TokenSummary, TokenList};
+use crate::{OnwardApi, parse_json};
 
 /// How long it may take to reach a server.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an answer may take besides what was asked to wait for.
-const ANSWER: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long to wait for a result at a time, in milliseconds.
-const CALL_MS: u64 = 30_000;
+const CALL_WAIT_MS: u64 = 30_000;
 
 /// How long to wait altogether where too much is asked.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RATE_LIMIT_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// How long findings may come.
-const STREAM: Duration = Duration::from_secs(24 * 3_600);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 
 /// Makes sure that this process can speak TLS, whoever does so first.
-pub fn install_crypto() {
+pub fn install_crypto_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Another may have been quicker, which is as good.
         drop(rustls::crypto::ring::default_provider().install_default());
@@ -48,14 +48,14 @@ pub fn install_crypto() {
 
 /// Access to a server.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct ApiClient {
     http: reqwest::Client,
-    base: Url,
+    base_url: Url,
 }
 
 /// How to reach a server.
 #[derive(Debug, Clone, Default)]
-pub struct Access {
+pub struct ClientConfig {
     /// Where it is: `http://127.0.0.1:7400`.
     pub url: String,
     /// Who asks.
@@ -80,7 +80,7 @@ pub enum CallError {
     Problem(#[from] Problem),
 }
 
-impl Access {
+impl ClientConfig {
     /// What `ONWARD_SERVER` and `ONWARD_TOKEN` say; `onward dev` on this machine unless they do.
     pub fn from_env() -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -89,9 +89,9 @@ impl Access {
     }
 }
 
-impl Client {
+impl ApiClient {
     /// A client of a server. Nothing is sent yet.
-    pub fn new(access: &Access) -> Result<Self, Problem> {
+    pub fn new(access: &ClientConfig) -> Result<Self, Problem> {
         let wrong = |words: String| Problem::new(Code::InvalidRequest, words);
         let not_a_url = || wrong(format!("{} is not the URL of a server, such as http://127.0.0.1:7400", access.url));
         let base: Url = access.url.parse().map_err(|_| not_a_url())?;
@@ -111,87 +111,87 @@ impl Client {
                 headers.insert(HeaderName::from_static(name), value(text)?);
             }
         }
-        install_crypto();
-        let http = reqwest::Client::builder().default_headers(headers).connect_timeout(CONNECT).tcp_nodelay(true);
+        install_crypto_provider();
+        let http = reqwest::Client::builder().default_headers(headers).connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true);
         let http = http.build().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-        Ok(Self { http, base })
+        Ok(Self { http, base_url: base })
     }
 
     /// Starts a workflow and waits for what it returns, for as long as that takes.
-    pub async fn call<R: DeserializeOwned>(&self, function: &str, input: &impl Serialize) -> Result<R, CallError> {
-        let input = serde_json::to_string(input).map_err(|error| not_json(&error))?;
-        let (function, wait_ms) = (function.to_owned(), Some(CALL_MS));
-        let started = self.start(Start { function, input: json(&input)?, key: None, wait_ms }).await?;
-        let mut outcome = Outcome { result: started.result, error: started.error };
-        while !outcome.is_known() {
-            outcome = self.outcome(&started.execution, CALL_MS).await?;
+    pub async fn call_workflow<R: DeserializeOwned>(&self, function: &str, input: &impl Serialize) -> Result<R, CallError> {
+        let input = serde_json::to_string(input).map_err(|error| invalid_json_problem(&error))?;
+        let (function, wait_ms) = (function.to_owned(), Some(CALL_WAIT_MS));
+        let started = self.start_execution(StartExecutionRequest { function, input: parse_json(&input)?, key: None, wait_ms }).await?;
+        let mut outcome = ExecutionResult { result: started.result, error: started.error };
+        while !outcome.has_ended() {
+            outcome = self.get_execution_result(&started.execution, CALL_WAIT_MS).await?;
         }
-        if let Some(Failure { kind, message }) = outcome.error {
+        if let Some(FailureDetail { kind, message }) = outcome.error {
             return Err(CallError::Failed { kind, message });
         }
         let result = outcome.result.unwrap_or_default();
-        Ok(serde_json::from_str(result.as_str()).map_err(|error| not_json(&error))?)
+        Ok(serde_json::from_str(result.as_str()).map_err(|error| invalid_json_problem(&error))?)
     }
 
     /// Makes a token.
-    pub async fn create_token(&self, new: &NewToken) -> Result<MadeToken, Problem> {
-        self.ask(self.request(Method::POST, &["tokens"])?.json(new)).await
+    pub async fn create_token(&self, new: &CreateTokenRequest) -> Result<CreateTokenResponse, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["tokens"])?.json(new)).await
     }
 
     /// The tokens of the scope.
-    pub async fn tokens(&self) -> Result<Vec<TokenInfo>, Problem> {
-        let list: TokenList = self.ask(self.request(Method::GET, &["tokens"])?).await?;
+    pub async fn list_tokens(&self) -> Result<Vec<TokenSummary>, Problem> {
+        let list: TokenList = self.send_for_json(self.build_request(Method::GET, &["tokens"])?).await?;
         Ok(list.tokens)
     }
 
     /// Takes a token back.
     pub async fn revoke_token(&self, name: &str) -> Result<(), Problem> {
-        self.send(self.request(Method::DELETE, &["tokens", name])?).await.map(drop)
+        self.send_with_retry(self.build_request(Method::DELETE, &["tokens", name])?).await.map(drop)
     }
 
     /// Claims tasks for a worker; waits for one where there is none.
-    pub async fn claim(&self, claim: &Claim) -> Result<Vec<ClaimedTask>, Problem> {
-        let timeout = ANSWER + Duration::from_millis(claim.wait_ms);
-        let claimed: Claimed =
-            self.ask(self.request(Method::POST, &["tasks", "claim"])?.json(claim).timeout(timeout)).await?;
+    pub async fn claim_tasks(&self, claim: &ClaimTasksRequest) -> Result<Vec<TaskClaim>, Problem> {
+        let timeout = RESPONSE_TIMEOUT + Duration::from_millis(claim.wait_ms);
+        let claimed: ClaimTasksResponse =
+            self.send_for_json(self.build_request(Method::POST, &["tasks", "claim"])?.json(claim).timeout(timeout)).await?;
         Ok(claimed.tasks)
     }
 
     /// Shows that the worker of a task is alive.
-    pub async fn heartbeat(&self, task: &str, token: &str) -> Result<Extended, Problem> {
-        let body = Heartbeat { token: token.to_owned() };
-        self.ask(self.request(Method::POST, &["tasks", task, "heartbeat"])?.json(&body)).await
+    pub async fn heartbeat_task(&self, task: &str, token: &str) -> Result<HeartbeatTaskResponse, Problem> {
+        let body = HeartbeatTaskRequest { token: token.to_owned() };
+        self.send_for_json(self.build_request(Method::POST, &["tasks", task, "heartbeat"])?.json(&body)).await
     }
 
     /// Gives a task back that was not begun.
-    pub async fn release(&self, task: &str, token: &str) -> Result<Ended, Problem> {
-        let body = Release { token: token.to_owned() };
-        self.ask(self.request(Method::POST, &["tasks", task, "release"])?.json(&body)).await
+    pub async fn release_task(&self, task: &str, token: &str) -> Result<TaskEndResponse, Problem> {
+        let body = ReleaseTaskRequest { token: token.to_owned() };
+        self.send_for_json(self.build_request(Method::POST, &["tasks", task, "release"])?.json(&body)).await
     }
 
     /// A task was performed.
-    pub async fn complete(&self, task: &str, complete: &Complete) -> Result<Ended, Problem> {
-        self.ask(self.request(Method::POST, &["tasks", task, "complete"])?.json(complete)).await
+    pub async fn complete_task(&self, task: &str, complete: &CompleteTaskRequest) -> Result<TaskEndResponse, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["tasks", task, "complete"])?.json(complete)).await
     }
 
     /// A task could not be performed.
-    pub async fn fail(&self, task: &str, fail: &Fail) -> Result<Ended, Problem> {
-        self.ask(self.request(Method::POST, &["tasks", task, "fail"])?.json(fail)).await
+    pub async fn fail_task(&self, task: &str, fail: &FailTaskRequest) -> Result<TaskEndResponse, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["tasks", task, "fail"])?.json(fail)).await
     }
 
     /// What the server measures, in the form of Prometheus.
-    pub async fn metrics(&self) -> Result<String, Problem> {
-        self.text(self.http.get(self.url(&["metrics"])?).timeout(ANSWER)).await
+    pub async fn fetch_metrics(&self) -> Result<String, Problem> {
+        self.send_for_text(self.http.get(self.endpoint_url(&["metrics"])?).timeout(RESPONSE_TIMEOUT)).await
     }
 
     /// A request to what is below `/v1`, with names as they are.
-    fn request(&self, method: Method, path: &[&str]) -> Result<RequestBuilder, Problem> {
-        let url = self.url(&[&["v1"], path].concat())?;
-        Ok(self.http.request(method, url).timeout(ANSWER))
+    fn build_request(&self, method: Method, path: &[&str]) -> Result<RequestBuilder, Problem> {
+        let url = self.endpoint_url(&[&["v1"], path].concat())?;
+        Ok(self.http.request(method, url).timeout(RESPONSE_TIMEOUT))
     }
 
-    fn url(&self, path: &[&str]) -> Result<Url, Problem> {
-        let mut url = self.base.clone();
+    fn endpoint_url(&self, path: &[&str]) -> Result<Url, Problem> {
+        let mut url = self.base_url.clone();
         let mut segments =
             url.path_segments_mut().map_err(|()| Problem::new(Code::InvalidRequest, "the URL has no path"))?;
         segments.pop_if_empty().extend(path);
@@ -199,30 +199,30 @@ impl Client {
         Ok(url)
     }
 
-    fn get(&self, path: &[&str], query: &impl Serialize, wait_ms: u64) -> Result<RequestBuilder, Problem> {
-        let timeout = ANSWER + Duration::from_millis(wait_ms);
-        Ok(self.request(Method::GET, path)?.query(query).timeout(timeout))
+    fn build_get_request(&self, path: &[&str], query: &impl Serialize, wait_ms: u64) -> Result<RequestBuilder, Problem> {
+        let timeout = RESPONSE_TIMEOUT + Duration::from_millis(wait_ms);
+        Ok(self.build_request(Method::GET, path)?.query(query).timeout(timeout))
     }
 
-    async fn ask<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Problem> {
-        let bytes = self.send(request).await?.bytes().await.map_err(|error| unreached(&error))?;
-        serde_json::from_slice(&bytes).map_err(|error| not_understood(&error.to_string()))
+    async fn send_for_json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Problem> {
+        let bytes = self.send_with_retry(request).await?.bytes().await.map_err(|error| unreachable_problem(&error))?;
+        serde_json::from_slice(&bytes).map_err(|error| unexpected_response_problem(&error.to_string()))
     }
 
-    async fn text(&self, request: RequestBuilder) -> Result<String, Problem> {
-        self.send(request).await?.text().await.map_err(|error| unreached(&error))
+    async fn send_for_text(&self, request: RequestBuilder) -> Result<String, Problem> {
+        self.send_with_retry(request).await?.text().await.map_err(|error| unreachable_problem(&error))
     }
 
     /// Findings, one a line, and a verdict on the last. All there is may be read: nobody knows how long that takes.
-    async fn stream<F: DeserializeOwned, V: DeserializeOwned>(
+    async fn stream_findings<F: DeserializeOwned, V: DeserializeOwned>(
         &self,
         request: RequestBuilder,
         found: &mut (dyn FnMut(F) + Send),
     ) -> Result<V, Problem> {
-        let mut chunks = self.send(request.timeout(STREAM)).await?.bytes_stream();
+        let mut chunks = self.send_with_retry(request.timeout(STREAM_TIMEOUT)).await?.bytes_stream();
         let mut rest = Vec::new();
         while let Some(chunk) = chunks.next().await {
-            rest.extend_from_slice(&chunk.map_err(|error| unreached(&error))?);
+            rest.extend_from_slice(&chunk.map_err(|error| unreachable_problem(&error))?);
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = rest.drain(..=end).collect();
                 if let Ok(finding) = serde_json::from_slice(&line) {
@@ -230,18 +230,18 @@ impl Client {
                 } else if let Ok(verdict) = serde_json::from_slice(&line) {
                     return Ok(verdict);
                 } else {
-                    return Err(serde_json::from_slice(&line).unwrap_or_else(|_| not_understood("a finding")));
+                    return Err(serde_json::from_slice(&line).unwrap_or_else(|_| unexpected_response_problem("a finding")));
                 }
             }
         }
-        Err(not_understood("it ends without a verdict"))
+        Err(unexpected_response_problem("it ends without a verdict"))
     }
 
-    async fn send(&self, mut request: RequestBuilder) -> Result<Response, Problem> {
-        let mut left = PATIENCE;
+    async fn send_with_retry(&self, mut request: RequestBuilder) -> Result<Response, Problem> {
+        let mut left = RATE_LIMIT_WAIT_MAX;
         let response = loop {
             let again = request.try_clone();
-            let response = request.send().await.map_err(|error| unreached(&error))?;
+            let response = request.send().await.map_err(|error| unreachable_problem(&error))?;
             // Whoever asks too much is told when to ask again, and nothing has happened.
             match (again, retry_after(&response)) {
                 (Some(again), Some(wait)) if wait <= left => {
@@ -255,9 +255,9 @@ impl Client {
         if status.is_success() {
             return Ok(response);
         }
-        let text = response.text().await.map_err(|error| unreached(&error))?;
+        let text = response.text().await.map_err(|error| unreachable_problem(&error))?;
         // Something between may have answered.
-        Err(serde_json::from_str(&text).unwrap_or_else(|_| not_understood(&format!("status {status}"))))
+        Err(serde_json::from_str(&text).unwrap_or_else(|_| unexpected_response_problem(&format!("status {status}"))))
     }
 }
 
@@ -267,7 +267,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds?.to_str().ok()?.parse().ok()?))
 }
 
-fn unreached(error: &reqwest::Error) -> Problem {
+fn unreachable_problem(error: &reqwest::Error) -> Problem {
     let mut words = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(deeper) = cause {
@@ -277,97 +277,97 @@ fn unreached(error: &reqwest::Error) -> Problem {
     Problem::new(Code::Unavailable, format!("the server cannot be reached: {words}"))
 }
 
-fn not_json(error: &serde_json::Error) -> Problem {
+fn invalid_json_problem(error: &serde_json::Error) -> Problem {
     Problem::new(Code::Unprocessable, error.to_string())
 }
 
-fn not_understood(words: &str) -> Problem {
+fn unexpected_response_problem(words: &str) -> Problem {
     Problem::new(Code::Internal, format!("the answer is not one of Onward: {words}"))
 }
 
 #[async_trait]
-impl Onward for Client {
-    async fn deploy(&self, code: Vec<u8>, hosts: Vec<String>) -> Result<Deployed, Problem> {
-        let request = self.request(Method::POST, &["components"])?.query(&[("allowHosts", hosts.join(","))]);
-        let request = request.header("content-type", "application/wasm").timeout(ANSWER * 10);
-        self.ask(request.body(code)).await
+impl OnwardApi for ApiClient {
+    async fn deploy_component(&self, code: Vec<u8>, hosts: Vec<String>) -> Result<DeployComponentResponse, Problem> {
+        let request = self.build_request(Method::POST, &["components"])?.query(&[("allowHosts", hosts.join(","))]);
+        let request = request.header("content-type", "application/wasm").timeout(RESPONSE_TIMEOUT * 10);
+        self.send_for_json(request.body(code)).await
     }
 
-    async fn component(&self, execution: &str) -> Result<Vec<u8>, Problem> {
-        let response = self.send(self.request(Method::GET, &["executions", execution, "component"])?).await?;
-        Ok(response.bytes().await.map_err(|error| unreached(&error))?.to_vec())
+    async fn get_execution_component(&self, execution: &str) -> Result<Vec<u8>, Problem> {
+        let response = self.send_with_retry(self.build_request(Method::GET, &["executions", execution, "component"])?).await?;
+        Ok(response.bytes().await.map_err(|error| unreachable_problem(&error))?.to_vec())
     }
 
-    async fn functions(&self) -> Result<Vec<NamedFunction>, Problem> {
-        let all: NamedFunctions = self.ask(self.request(Method::GET, &["functions"])?).await?;
+    async fn list_functions(&self) -> Result<Vec<DeployedFunction>, Problem> {
+        let all: FunctionList = self.send_for_json(self.build_request(Method::GET, &["functions"])?).await?;
         Ok(all.functions)
     }
 
-    async fn start(&self, start: Start) -> Result<Started, Problem> {
-        let timeout = ANSWER + Duration::from_millis(start.wait_ms.unwrap_or(0));
-        self.ask(self.request(Method::POST, &["executions"])?.json(&start).timeout(timeout)).await
+    async fn start_execution(&self, start: StartExecutionRequest) -> Result<StartExecutionResponse, Problem> {
+        let timeout = RESPONSE_TIMEOUT + Duration::from_millis(start.wait_ms.unwrap_or(0));
+        self.send_for_json(self.build_request(Method::POST, &["executions"])?.json(&start).timeout(timeout)).await
     }
 
-    async fn outcome(&self, execution: &str, wait_ms: u64) -> Result<Outcome, Problem> {
-        self.ask(self.get(&["executions", execution, "result"], &[("waitMs", wait_ms)], wait_ms)?).await
+    async fn get_execution_result(&self, execution: &str, wait_ms: u64) -> Result<ExecutionResult, Problem> {
+        self.send_for_json(self.build_get_request(&["executions", execution, "result"], &[("waitMs", wait_ms)], wait_ms)?).await
     }
 
-    async fn executions(&self, listing: Listing) -> Result<ExecutionPage, Problem> {
-        self.ask(self.get(&["executions"], &listing, 0)?).await
+    async fn list_executions(&self, listing: ListExecutionsQuery) -> Result<ExecutionPage, Problem> {
+        self.send_for_json(self.build_get_request(&["executions"], &listing, 0)?).await
     }
 
-    async fn execution(&self, execution: &str) -> Result<Execution, Problem> {
-        self.ask(self.request(Method::GET, &["executions", execution])?).await
+    async fn get_execution(&self, execution: &str) -> Result<ExecutionView, Problem> {
+        self.send_for_json(self.build_request(Method::GET, &["executions", execution])?).await
     }
 
-    async fn journal(&self, execution: &str, from: u64, wait_ms: u64) -> Result<String, Problem> {
+    async fn get_execution_journal(&self, execution: &str, from: u64, wait_ms: u64) -> Result<String, Problem> {
         let query = [("from", from), ("waitMs", wait_ms)];
-        self.text(self.get(&["executions", execution, "journal"], &query, wait_ms)?).await
+        self.send_for_text(self.build_get_request(&["executions", execution, "journal"], &query, wait_ms)?).await
     }
 
-    async fn explain(&self, execution: &str) -> Result<Explanation, Problem> {
-        self.ask(self.request(Method::GET, &["executions", execution, "why"])?).await
+    async fn explain_execution(&self, execution: &str) -> Result<ExecutionExplanation, Problem> {
+        self.send_for_json(self.build_request(Method::GET, &["executions", execution, "why"])?).await
     }
 
-    async fn signal(&self, execution: &str, signal: Signal) -> Result<Sent, Problem> {
-        self.ask(self.request(Method::POST, &["executions", execution, "signals"])?.json(&signal)).await
+    async fn signal_execution(&self, execution: &str, signal: SignalExecutionRequest) -> Result<AcceptedMessage, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["executions", execution, "signals"])?.json(&signal)).await
     }
 
-    async fn cancel(&self, execution: &str, cancel: Cancel) -> Result<Sent, Problem> {
-        self.ask(self.request(Method::POST, &["executions", execution, "cancel"])?.json(&cancel)).await
+    async fn cancel_execution(&self, execution: &str, cancel: CancelExecutionRequest) -> Result<AcceptedMessage, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["executions", execution, "cancel"])?.json(&cancel)).await
     }
 
-    async fn tasks(&self, listing: TaskListing) -> Result<TaskPage, Problem> {
-        self.ask(self.get(&["tasks"], &listing, 0)?).await
+    async fn list_tasks(&self, listing: ListTasksQuery) -> Result<TaskPage, Problem> {
+        self.send_for_json(self.build_get_request(&["tasks"], &listing, 0)?).await
     }
 
-    async fn doctor(&self, hear: &mut (dyn FnMut(finding::Heard) + Send)) -> Result<Verdict, Problem> {
-        let request = self.request(Method::GET, &["doctor"])?;
-        self.stream(request, &mut |found| hear(finding::Heard::Found(found))).await
+    async fn run_doctor(&self, hear: &mut (dyn FnMut(finding::DoctorProgress) + Send)) -> Result<DoctorReport, Problem> {
+        let request = self.build_request(Method::GET, &["doctor"])?;
+        self.stream_findings(request, &mut |found| hear(finding::DoctorProgress::Finding(found))).await
     }
 
-    async fn append(&self, append: Append) -> Result<Vec<Appended>, Problem> {
-        let all: AppendedAll = self.ask(self.request(Method::POST, &["run-events"])?.json(&append)).await?;
+    async fn append_run_events(&self, append: AppendRunEventsRequest) -> Result<Vec<RunEventReceipt>, Problem> {
+        let all: AppendRunEventsResponse = self.send_for_json(self.build_request(Method::POST, &["run-events"])?.json(&append)).await?;
         Ok(all.results)
     }
 
-    async fn run_events(&self, run: &str, after: u64, limit: u32, wait_ms: u64) -> Result<RunEventPage, Problem> {
+    async fn get_run_events(&self, run: &str, after: u64, limit: u32, wait_ms: u64) -> Result<RunEventPage, Problem> {
         let query = [("after", after), ("limit", u64::from(limit)), ("waitMs", wait_ms)];
-        self.ask(self.get(&["runs", run, "events"], &query, wait_ms)?).await
+        self.send_for_json(self.build_get_request(&["runs", run, "events"], &query, wait_ms)?).await
     }
 
-    async fn verify(
+    async fn verify_runs(
         &self,
         run: Option<&str>,
         accept_v1_keys: bool,
-        hear: &mut (dyn FnMut(run::Heard) + Send),
-    ) -> Result<Verified, Problem> {
-        let request = self.request(Method::GET, &["verify"])?.query(&[("acceptV1Keys", accept_v1_keys)]);
+        hear: &mut (dyn FnMut(run::VerifyProgress) + Send),
+    ) -> Result<VerifyReport, Problem> {
+        let request = self.build_request(Method::GET, &["verify"])?.query(&[("acceptV1Keys", accept_v1_keys)]);
         let request = request.query(&run.map(|run| [("run", run)]));
-        self.stream(request, &mut |wrong| hear(run::Heard::Found(wrong))).await
+        self.stream_findings(request, &mut |wrong| hear(run::VerifyProgress::Finding(wrong))).await
     }
 
-    async fn snapshot(&self, run: &str, project: bool) -> Result<RunSnapshot, Problem> {
-        self.ask(self.get(&["runs", run, "snapshot"], &[("project", project)], 0)?).await
+    async fn get_run_snapshot(&self, run: &str, project: bool) -> Result<RunSnapshotView, Problem> {
+        self.send_for_json(self.build_get_request(&["runs", run, "snapshot"], &[("project", project)], 0)?).await
     }
 }

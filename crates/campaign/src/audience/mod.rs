@@ -1,31 +1,31 @@
 //! Those whom a campaign is to reach, read one by one: a file may be of any length, and memory is not.
 
-mod json;
-mod lines;
-mod row;
-mod table;
+mod jsonl;
+mod bounded_lines;
+mod recipient_row;
+mod delimited;
 
 use std::io::{self, Read};
 
-use onward_dispatch::Channel;
-use onward_dispatcher::Recipient;
+use onward_dispatch::DeliveryChannel;
+use onward_dispatcher::AudienceRecipient;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::campaign::Format;
-use crate::repeats::Repeated;
-use json::Objects;
-use table::Table;
+use crate::campaign::AudienceFormat;
+use crate::duplicates::DuplicateCounts;
+use jsonl::JsonlAudience;
+use delimited::DelimitedAudience;
 
 /// Bytes of one row, at most.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
 
 /// Bad rows that a report shows, at most.
-pub const SAMPLES_MAX: usize = 100;
+pub const BAD_ROW_SAMPLES_MAX: usize = 100;
 
 /// Which fields say who it is, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fields {
+pub struct AudienceFields {
     /// Who; `id` if there is one, else the address.
     pub id: Option<String>,
     /// Where.
@@ -48,59 +48,59 @@ pub struct BadRow {
 
 /// Why there is no recipient.
 #[derive(Debug, Error)]
-pub enum Trouble {
+pub enum AudienceRowError {
     /// This row cannot be used. The next may be.
     #[error(transparent)]
-    Row(#[from] BadRow),
+    BadRow(#[from] BadRow),
     /// Nothing more can be read, so nobody knows who else there is.
     #[error("the audience cannot be read on: {0}")]
-    End(io::Error),
+    ReadFailed(io::Error),
 }
 
 /// Why an audience cannot be read at all.
 #[derive(Debug, Error)]
-pub enum Unreadable {
+pub enum AudienceOpenError {
     /// Its first line is not one of names, or not of those that are needed.
     #[error("the audience cannot be used: {0}")]
-    Header(String),
+    InvalidHeader(String),
     /// It cannot be read.
     #[error("the audience cannot be read: {0}")]
-    Read(io::Error),
+    ReadFailed(io::Error),
 }
 
 /// Recipients one by one.
-pub struct Rows<R>(Kind<R>);
+pub struct AudienceReader<R>(AudienceReaderKind<R>);
 
-enum Kind<R> {
-    Table(Box<Table<R>>),
-    Objects(Objects<R>),
+enum AudienceReaderKind<R> {
+    Delimited(Box<DelimitedAudience<R>>),
+    Jsonl(JsonlAudience<R>),
 }
 
 /// Reads an audience. It holds one row at a time.
-pub fn read<R: Read>(reader: R, format: Format, fields: &Fields, channel: Channel) -> Result<Rows<R>, Unreadable> {
-    let table = |reader, usual| Table::open(reader, fields.delimiter.unwrap_or(usual), fields, channel);
+pub fn read_audience<R: Read>(reader: R, format: AudienceFormat, fields: &AudienceFields, channel: DeliveryChannel) -> Result<AudienceReader<R>, AudienceOpenError> {
+    let table = |reader, usual| DelimitedAudience::open(reader, fields.delimiter.unwrap_or(usual), fields, channel);
     let kind = match format {
-        Format::Csv => Kind::Table(Box::new(table(reader, b',')?)),
-        Format::Tsv => Kind::Table(Box::new(table(reader, b'\t')?)),
-        Format::Jsonl => Kind::Objects(Objects::new(reader, fields.clone(), channel)),
+        AudienceFormat::Csv => AudienceReaderKind::Delimited(Box::new(table(reader, b',')?)),
+        AudienceFormat::Tsv => AudienceReaderKind::Delimited(Box::new(table(reader, b'\t')?)),
+        AudienceFormat::Jsonl => AudienceReaderKind::Jsonl(JsonlAudience::new(reader, fields.clone(), channel)),
     };
-    Ok(Rows(kind))
+    Ok(AudienceReader(kind))
 }
 
-impl<R: Read> Iterator for Rows<R> {
-    type Item = Result<Recipient, Trouble>;
+impl<R: Read> Iterator for AudienceReader<R> {
+    type Item = Result<AudienceRecipient, AudienceRowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
-            Kind::Table(table) => table.next(),
-            Kind::Objects(objects) => objects.next(),
+            AudienceReaderKind::Delimited(table) => table.next_recipient(),
+            AudienceReaderKind::Jsonl(objects) => objects.next_recipient(),
         }
     }
 }
 
 /// What reading an audience came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Report {
+pub struct AudienceReport {
     /// Rows that can be used. Somebody who is named twice is counted twice.
     pub good: u64,
     /// Rows that cannot.
@@ -109,10 +109,10 @@ pub struct Report {
     pub samples: Vec<BadRow>,
     /// Who is named more than once, if that was looked into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repeated: Option<Repeated>,
+    pub repeated: Option<DuplicateCounts>,
 }
 
-impl Report {
+impl AudienceReport {
     /// Counts a row that can be used.
     pub fn count_good(&mut self) {
         self.good += 1;
@@ -121,7 +121,7 @@ impl Report {
     /// Counts a row that cannot be used, and keeps it if it is one of the first.
     pub fn count_bad(&mut self, row: BadRow) {
         self.bad += 1;
-        if self.samples.len() < SAMPLES_MAX {
+        if self.samples.len() < BAD_ROW_SAMPLES_MAX {
             self.samples.push(row);
         }
     }

@@ -2,37 +2,37 @@
 
 use std::io::{self, Read};
 
-use onward_campaign::Format;
-use onward_campaign::audience::{Fields, ROW_BYTES_MAX, Report, Trouble, Unreadable, read};
-use onward_dispatch::Channel;
-use onward_dispatcher::Recipient;
+use onward_campaign::AudienceFormat;
+use onward_campaign::audience::{AudienceFields, ROW_BYTES_MAX, AudienceReport, AudienceRowError, AudienceOpenError, read_audience};
+use onward_dispatch::DeliveryChannel;
+use onward_dispatcher::AudienceRecipient;
 use proptest::prelude::*;
 
-fn by_email() -> Fields {
-    Fields { id: None, address: "email".to_owned(), delimiter: None }
+fn by_email() -> AudienceFields {
+    AudienceFields { id: None, address: "email".to_owned(), delimiter: None }
 }
 
 /// What is in there: people, and lines with what is wrong with them.
-fn found(format: Format, bytes: &[u8]) -> (Vec<Recipient>, Vec<(u64, String)>) {
+fn found(format: AudienceFormat, bytes: &[u8]) -> (Vec<AudienceRecipient>, Vec<(u64, String)>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
-    for row in read(bytes, format, &by_email(), Channel::Email).unwrap() {
+    for row in read_audience(bytes, format, &by_email(), DeliveryChannel::Email).unwrap() {
         match row {
             Ok(recipient) => good.push(recipient),
-            Err(Trouble::Row(row)) => bad.push((row.line, row.reason)),
-            Err(Trouble::End(error)) => panic!("{error}"),
+            Err(AudienceRowError::BadRow(row)) => bad.push((row.line, row.reason)),
+            Err(AudienceRowError::ReadFailed(error)) => panic!("{error}"),
         }
     }
     (good, bad)
 }
 
-fn ids(people: &[Recipient]) -> Vec<&str> {
+fn ids(people: &[AudienceRecipient]) -> Vec<&str> {
     people.iter().map(|it| it.id.as_str()).collect()
 }
 
 #[test]
 fn a_table_has_people_and_what_is_known_of_them() {
     let (good, bad) =
-        found(Format::Csv, b"id,email,name\n1,ada@example.com,\"Ada, \"\"Countess\"\"\"\n2, eve@example.com ,\n");
+        found(AudienceFormat::Csv, b"id,email,name\n1,ada@example.com,\"Ada, \"\"Countess\"\"\"\n2, eve@example.com ,\n");
     assert_eq!((ids(&good), bad), (vec!["1", "2"], vec![]));
     assert_eq!(good[0].data["name"], "Ada, \"Countess\"");
     assert_eq!((good[1].address.as_str(), &good[1].data["name"]), ("eve@example.com", &"".into()));
@@ -42,27 +42,27 @@ fn a_table_has_people_and_what_is_known_of_them() {
 #[test]
 fn tables_of_other_programs_are_read() {
     let windows = b"\xef\xbb\xbfemail,name,\r\nada@example.com,\"Ada\r\nL\",\r\n\r\neve@example.com,Eve,x";
-    let (good, bad) = found(Format::Csv, windows);
+    let (good, bad) = found(AudienceFormat::Csv, windows);
     assert_eq!((ids(&good), bad), (vec!["ada@example.com", "eve@example.com"], vec![]));
     assert_eq!(good[0].data["name"], "Ada\r\nL");
     assert_eq!(good[1].data.len(), 1);
-    let (good, _) = found(Format::Csv, b"email\nAda@Example.com\n");
+    let (good, _) = found(AudienceFormat::Csv, b"email\nAda@Example.com\n");
     assert_eq!(
         (&*good[0].id, &*good[0].address),
         ("ada@example.com", "Ada@example.com"),
         "one person, however written"
     );
-    let fields = Fields { delimiter: Some(b';'), ..by_email() };
-    let rows = read(&b"email;name\nada@example.com;\"Ada; L, x\"\n"[..], Format::Csv, &fields, Channel::Email).unwrap();
+    let fields = AudienceFields { delimiter: Some(b';'), ..by_email() };
+    let rows = read_audience(&b"email;name\nada@example.com;\"Ada; L, x\"\n"[..], AudienceFormat::Csv, &fields, DeliveryChannel::Email).unwrap();
     assert_eq!(rows.map(Result::unwrap).next().unwrap().data["name"], "Ada; L, x");
-    let (good, _) = found(Format::Tsv, b"name\temail\nAda, L\tada@example.com\n");
+    let (good, _) = found(AudienceFormat::Tsv, b"name\temail\nAda, L\tada@example.com\n");
     assert_eq!(good[0].data["name"], "Ada, L");
 }
 
 #[test]
 fn a_bad_row_does_not_hide_the_next() {
     let (good, bad) = found(
-        Format::Csv,
+        AudienceFormat::Csv,
         b"id,email,name\n1,ada,x\n2,a@example.com\n3,a@example.com,x,y\n4,a@example.com,\xff\n ,a@example.com,x\n6,b@example.com,x\n",
     );
     assert_eq!(ids(&good), ["6"]);
@@ -76,7 +76,7 @@ fn a_bad_row_does_not_hide_the_next() {
 #[test]
 fn an_id_is_short_and_has_no_control_characters() {
     let text = format!("id,email\n{},a@example.com\n\"a\nb\",a@example.com\n", "x".repeat(256));
-    let (good, bad) = found(Format::Csv, text.as_bytes());
+    let (good, bad) = found(AudienceFormat::Csv, text.as_bytes());
     assert_eq!((good.len(), bad.len()), (0, 2));
 }
 
@@ -90,25 +90,25 @@ fn a_table_without_the_columns_that_are_needed_is_refused() {
         (b"email,name,name\n", "two columns `name`"),
         (b"email,\xff\n", "not UTF-8"),
     ] {
-        let refused = read(bytes, Format::Csv, &by_email(), Channel::Email).err().unwrap();
-        assert!(matches!(&refused, Unreadable::Header(why) if why.contains(words)), "{refused}");
+        let refused = read_audience(bytes, AudienceFormat::Csv, &by_email(), DeliveryChannel::Email).err().unwrap();
+        assert!(matches!(&refused, AudienceOpenError::InvalidHeader(why) if why.contains(words)), "{refused}");
     }
-    let fields = Fields { id: Some("number".into()), address: "email".into(), delimiter: None };
-    assert!(read(&b"id,email\n"[..], Format::Csv, &fields, Channel::Email).is_err());
+    let fields = AudienceFields { id: Some("number".into()), address: "email".into(), delimiter: None };
+    assert!(read_audience(&b"id,email\n"[..], AudienceFormat::Csv, &fields, DeliveryChannel::Email).is_err());
 }
 
 #[test]
 fn a_field_of_any_name_can_say_who_and_where() {
-    let fields = Fields { id: Some("customer".into()), address: "call".into(), delimiter: None };
-    let rows = read(&b"call,customer,id\n+49 30 123456,7,x\n"[..], Format::Csv, &fields, Channel::Voice).unwrap();
-    let people: Vec<Recipient> = rows.map(Result::unwrap).collect();
+    let fields = AudienceFields { id: Some("customer".into()), address: "call".into(), delimiter: None };
+    let rows = read_audience(&b"call,customer,id\n+49 30 123456,7,x\n"[..], AudienceFormat::Csv, &fields, DeliveryChannel::Voice).unwrap();
+    let people: Vec<AudienceRecipient> = rows.map(Result::unwrap).collect();
     assert_eq!((people[0].id.as_str(), people[0].address.as_str()), ("7", "+4930123456"));
     assert_eq!(people[0].data["id"], "x");
-    let same = Fields { id: Some("email".into()), address: "email".into(), delimiter: None };
+    let same = AudienceFields { id: Some("email".into()), address: "email".into(), delimiter: None };
     for (format, text) in
-        [(Format::Csv, "id,email\n1,a@example.com\n"), (Format::Jsonl, r#"{"id":1,"email":"a@example.com"}"#)]
+        [(AudienceFormat::Csv, "id,email\n1,a@example.com\n"), (AudienceFormat::Jsonl, r#"{"id":1,"email":"a@example.com"}"#)]
     {
-        let rows = read(text.as_bytes(), format, &same, Channel::Email).unwrap();
+        let rows = read_audience(text.as_bytes(), format, &same, DeliveryChannel::Email).unwrap();
         assert_eq!(rows.map(Result::unwrap).map(|it| it.id).collect::<Vec<_>>(), ["a@example.com"]);
     }
 }
@@ -116,7 +116,7 @@ fn a_field_of_any_name_can_say_who_and_where() {
 #[test]
 fn lines_of_json_have_people() {
     let text = b"\xef\xbb\xbf{\"id\":12,\"email\":\"ada@example.com\",\"cart\":[{\"n\":1}]}\r\n\r\n{\"email\":\"eve@example.com\"}";
-    let (good, bad) = found(Format::Jsonl, text);
+    let (good, bad) = found(AudienceFormat::Jsonl, text);
     assert_eq!((ids(&good), bad), (vec!["12", "eve@example.com"], vec![]));
     assert_eq!(good[0].data["cart"][0]["n"], 1);
 }
@@ -126,7 +126,7 @@ fn lines_that_are_no_objects_are_bad_rows() {
     let mut text = b"[1]\n{\"email\":\"a@example.com\"\n{\"email\":{}}\n{}\n\xff\n".to_vec();
     text.extend([b"[".repeat(100_000), b"{\"id\":true,\"email\":\"a@example.com\"}".to_vec()].join(&b'\n'));
     text.extend(b"\n{\"id\":\"8\",\"email\":\"a@example.com\"}\n");
-    let (good, bad) = found(Format::Jsonl, &text);
+    let (good, bad) = found(AudienceFormat::Jsonl, &text);
     assert_eq!(ids(&good), ["8"]);
     assert_eq!(bad.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(bad[1].1, "this is no JSON object: EOF while parsing an object, column 24");
@@ -137,7 +137,7 @@ fn lines_that_are_no_objects_are_bad_rows() {
 #[test]
 fn an_object_that_says_two_addresses_is_a_bad_row() {
     let text = br#"{"email":"a@example.com","email":"b@example.com"}"#;
-    let (good, bad) = found(Format::Jsonl, text);
+    let (good, bad) = found(AudienceFormat::Jsonl, text);
     assert!(good.is_empty() && bad[0].1.contains("`email` is said twice"), "{bad:?}");
 }
 
@@ -145,9 +145,9 @@ fn an_object_that_says_two_addresses_is_a_bad_row() {
 fn a_giant_line_of_json_is_one_bad_row() {
     let giant = io::repeat(b'x').take(50 << 20);
     let text = giant.chain(&b"\n{\"email\":\"a@example.com\"}\n"[..]);
-    let rows: Vec<_> = read(text, Format::Jsonl, &by_email(), Channel::Email).unwrap().collect();
+    let rows: Vec<_> = read_audience(text, AudienceFormat::Jsonl, &by_email(), DeliveryChannel::Email).unwrap().collect();
     assert_eq!(rows.len(), 2);
-    assert!(matches!(&rows[0], Err(Trouble::Row(row)) if row.line == 1 && row.sample.len() < 200));
+    assert!(matches!(&rows[0], Err(AudienceRowError::BadRow(row)) if row.line == 1 && row.sample.len() < 200));
     assert!(rows[1].is_ok());
 }
 
@@ -155,26 +155,26 @@ fn a_giant_line_of_json_is_one_bad_row() {
 fn a_quote_that_is_not_closed_ends_the_reading_and_says_so() {
     let text =
         (&b"email,name\nada@example.com,Ada\neve@example.com,\"Eve\n"[..]).chain(io::repeat(b'x').take(50 << 20));
-    let rows: Vec<_> = read(text, Format::Csv, &by_email(), Channel::Email).unwrap().take(9).collect();
+    let rows: Vec<_> = read_audience(text, AudienceFormat::Csv, &by_email(), DeliveryChannel::Email).unwrap().take(9).collect();
     assert_eq!(rows.len(), 2);
     assert!(rows[0].is_ok());
     let Err(end) = &rows[1] else { panic!("{rows:?}") };
     let words = format!("line 3: a row is longer than {ROW_BYTES_MAX} bytes; perhaps a quote is not closed");
-    assert!(matches!(end, Trouble::End(_)) && end.to_string().ends_with(&words), "{end}");
-    let endless = read(io::repeat(b'x'), Format::Csv, &by_email(), Channel::Email);
-    assert!(matches!(endless.err().unwrap(), Unreadable::Read(_)));
+    assert!(matches!(end, AudienceRowError::ReadFailed(_)) && end.to_string().ends_with(&words), "{end}");
+    let endless = read_audience(io::repeat(b'x'), AudienceFormat::Csv, &by_email(), DeliveryChannel::Email);
+    assert!(matches!(endless.err().unwrap(), AudienceOpenError::ReadFailed(_)));
 }
 
 #[test]
 fn quotes_that_do_not_fit_are_found_however_short_the_file() {
     let words = |text: &str| {
-        let rows = match read(text.as_bytes(), Format::Csv, &by_email(), Channel::Email) {
+        let rows = match read_audience(text.as_bytes(), AudienceFormat::Csv, &by_email(), DeliveryChannel::Email) {
             Ok(rows) => rows,
             Err(unreadable) => return unreadable.to_string(),
         };
         let troubles: Vec<String> = rows
             .filter_map(|row| match row {
-                Err(Trouble::End(error)) => Some(error.to_string()),
+                Err(AudienceRowError::ReadFailed(error)) => Some(error.to_string()),
                 _ => None,
             })
             .collect();
@@ -203,38 +203,38 @@ impl Read for Broken {
 
 #[test]
 fn a_file_that_breaks_off_is_not_taken_for_its_end() {
-    for (format, text) in [(Format::Csv, "email\na@example.com\n"), (Format::Jsonl, "{\"email\":\"a@example.com\"}\n")]
+    for (format, text) in [(AudienceFormat::Csv, "email\na@example.com\n"), (AudienceFormat::Jsonl, "{\"email\":\"a@example.com\"}\n")]
     {
-        let mut rows = read(text.as_bytes().chain(Broken), format, &by_email(), Channel::Email).unwrap();
+        let mut rows = read_audience(text.as_bytes().chain(Broken), format, &by_email(), DeliveryChannel::Email).unwrap();
         assert!(rows.next().unwrap().is_ok());
-        assert!(matches!(rows.next(), Some(Err(Trouble::End(_)))));
+        assert!(matches!(rows.next(), Some(Err(AudienceRowError::ReadFailed(_)))));
         assert!(rows.next().is_none());
     }
 }
 
 #[test]
 fn a_report_keeps_the_first_bad_rows_and_counts_them_all() {
-    let mut report = Report::default();
+    let mut report = AudienceReport::default();
     for row in
-        read(format!("email\n{}", "x\n".repeat(250)).as_bytes(), Format::Csv, &by_email(), Channel::Email).unwrap()
+        read_audience(format!("email\n{}", "x\n".repeat(250)).as_bytes(), AudienceFormat::Csv, &by_email(), DeliveryChannel::Email).unwrap()
     {
         match row {
-            Err(Trouble::Row(row)) => report.count_bad(row),
+            Err(AudienceRowError::BadRow(row)) => report.count_bad(row),
             _ => report.count_good(),
         }
     }
     assert_eq!((report.good, report.bad, report.samples.len()), (0, 250, 100));
-    assert_eq!(serde_json::from_str::<Report>(&serde_json::to_string(&report).unwrap()).unwrap(), report);
+    assert_eq!(serde_json::from_str::<AudienceReport>(&serde_json::to_string(&report).unwrap()).unwrap(), report);
 }
 
 proptest! {
     #[test]
     fn no_bytes_make_it_panic_and_every_recipient_is_sound(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let starts = [(Format::Csv, "email,id\na@example.com,"), (Format::Tsv, "email\tid\na@example.com\t"), (Format::Jsonl, "")];
+        let starts = [(AudienceFormat::Csv, "email,id\na@example.com,"), (AudienceFormat::Tsv, "email\tid\na@example.com\t"), (AudienceFormat::Jsonl, "")];
         for (format, start) in starts {
             let text = [start.as_bytes(), &bytes[..]].concat();
             // Quotes that do not fit may be found at once.
-            let Ok(rows) = read(&text[..], format, &by_email(), Channel::Email) else { continue };
+            let Ok(rows) = read_audience(&text[..], format, &by_email(), DeliveryChannel::Email) else { continue };
             for recipient in rows.flatten() {
                 prop_assert!(!recipient.id.is_empty() && recipient.id.len() <= 255);
                 prop_assert!(!recipient.address.contains(['\r', '\n', ' ']));
@@ -249,7 +249,7 @@ proptest! {
         for name in &names {
             writer.write_record(["a@example.com", name]).unwrap();
         }
-        let (good, bad) = found(Format::Csv, &writer.into_inner().unwrap());
+        let (good, bad) = found(AudienceFormat::Csv, &writer.into_inner().unwrap());
         prop_assert!(bad.is_empty());
         let read: Vec<&str> = good.iter().map(|it| it.data["name"].as_str().unwrap()).collect();
         prop_assert_eq!(read, names);

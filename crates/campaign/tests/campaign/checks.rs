@@ -1,7 +1,7 @@
 //! What has to be right before a campaign is deployed.
 
-use onward_campaign::audience::{Trouble, read};
-use onward_campaign::{Campaign, Checker, Facts, Prerequisite, check};
+use onward_campaign::audience::{AudienceRowError, read_audience};
+use onward_campaign::{Campaign, CampaignChecker, DeployCheckInput, DeployPrerequisite, check_campaign};
 use onward_journal::Timestamp;
 use serde_json::json;
 
@@ -12,24 +12,24 @@ fn now() -> Timestamp {
 }
 
 /// Whether it passes, and what is said.
-fn found(list: &[Prerequisite], id: &str) -> Option<(bool, String)> {
+fn found(list: &[DeployPrerequisite], id: &str) -> Option<(bool, String)> {
     list.iter().find(|it| it.id == id).map(|it| (it.pass, it.message.clone()))
 }
 
 fn passes(campaign: &Campaign, id: &str) -> Option<bool> {
     let sample = [recipient(json!({ "name": "Ada" }))];
-    found(&check(campaign, &Facts { now: now(), sample: &sample, report: None }), id).map(|(pass, _)| pass)
+    found(&check_campaign(campaign, &DeployCheckInput { now: now(), sample: &sample, report: None }), id).map(|(pass, _)| pass)
 }
 
 /// Lets an audience go by.
-fn over(campaign: &Campaign, text: &str) -> Vec<Prerequisite> {
-    let mut checker = Checker::new(campaign, now());
-    let format = campaign.audience.format().unwrap();
-    for row in read(text.as_bytes(), format, &campaign.fields(), campaign.channel).unwrap() {
+fn over(campaign: &Campaign, text: &str) -> Vec<DeployPrerequisite> {
+    let mut checker = CampaignChecker::new(campaign, now());
+    let format = campaign.audience.resolve_format().unwrap();
+    for row in read_audience(text.as_bytes(), format, &campaign.audience_fields(), campaign.channel).unwrap() {
         match row {
-            Ok(recipient) => checker.add(&recipient),
-            Err(Trouble::Row(row)) => checker.add_bad(row),
-            Err(Trouble::End(error)) => panic!("{error}"),
+            Ok(recipient) => checker.add_recipient(&recipient),
+            Err(AudienceRowError::BadRow(row)) => checker.add_bad_row(row),
+            Err(AudienceRowError::ReadFailed(error)) => panic!("{error}"),
         }
     }
     checker.finish().0
@@ -45,7 +45,7 @@ fn a_good_campaign_passes() {
         ["template.compiles", "template.renders", "email.parts", "email.from", "email.unsubscribe", "schedule"];
     assert_eq!(ids[..6], expected);
     assert_eq!(ids[6..], ["audience.somebody", "audience.rows", "audience.repeated"]);
-    assert_eq!(serde_json::from_value::<Vec<Prerequisite>>(serde_json::to_value(&list).unwrap()).unwrap(), list);
+    assert_eq!(serde_json::from_value::<Vec<DeployPrerequisite>>(serde_json::to_value(&list).unwrap()).unwrap(), list);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn an_audience_has_somebody_and_no_bad_rows() {
     assert_eq!(found(&nobody, "audience.somebody").unwrap(), (false, "0 rows can be used".into()));
     let refuse = campaign_with(LETTER, "");
     let mut skip = refuse.clone();
-    skip.audience.bad_rows = onward_campaign::BadRows::Skip;
+    skip.audience.bad_rows = onward_campaign::BadRowPolicy::Skip;
     let text = "email,name\na@example.com,Ada\nx,Eve\n";
     let (pass, message) = found(&over(&refuse, text), "audience.rows").unwrap();
     assert!(!pass && message.contains("line 3"), "{message}");

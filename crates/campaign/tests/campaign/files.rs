@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use onward_campaign::{BadRows, Campaign, Error, Format, ProviderRef};
-use onward_dispatch::{Backoff, Channel, Terms};
+use onward_campaign::{BadRowPolicy, Campaign, Error, AudienceFormat, ProviderRef};
+use onward_dispatch::{ExponentialBackoff, DeliveryChannel, DispatchPolicy};
 use proptest::prelude::*;
 
 use crate::{LETTER, campaign_with, parse, text_with};
@@ -45,25 +45,25 @@ fn a_file_is_loaded_with_the_files_that_it_names() {
 
     fs::write(folder.path().join("letter.txt"), "Dear {{ name }},\n").unwrap();
     let campaign = Campaign::load(&path).unwrap();
-    assert_eq!((campaign.id.as_str(), campaign.channel), ("spring-news", Channel::Email));
+    assert_eq!((campaign.id.as_str(), campaign.channel), ("spring-news", DeliveryChannel::Email));
     assert_eq!(campaign.provider, ProviderRef::Named("mailer".into()));
     assert_eq!(campaign.template["text"], "Dear {{ name }},\n");
-    assert_eq!(campaign.audience.format().unwrap(), Format::Csv);
-    assert_eq!(campaign.audience.bad_rows, BadRows::Skip);
-    assert_eq!(campaign.fields().address, "mail");
+    assert_eq!(campaign.audience.resolve_format().unwrap(), AudienceFormat::Csv);
+    assert_eq!(campaign.audience.bad_rows, BadRowPolicy::Skip);
+    assert_eq!(campaign.audience_fields().address, "mail");
     assert_eq!(campaign.audience_path(&path), folder.path().join("people.csv"));
-    assert_eq!(campaign.schedule.begins_at().unwrap().unwrap().to_string(), "2026-12-01T08:00:00Z");
-    assert_eq!((campaign.job_items, &*campaign.asset()), (50, "v1"));
-    let backoff = Backoff { first_ms: 10, max_ms: 20 };
-    let terms = Terms {
+    assert_eq!(campaign.schedule.start_time().unwrap().unwrap().to_string(), "2026-12-01T08:00:00Z");
+    assert_eq!((campaign.job_items, &*campaign.asset_version()), (50, "v1"));
+    let backoff = ExponentialBackoff { initial_ms: 10, max_ms: 20 };
+    let terms = DispatchPolicy {
         window: 9,
-        calls_max: 1,
-        attempts_max: 1,
-        backoff: Backoff::default(),
-        repeats: true,
-        looks_after_ms: None,
+        max_sends: 1,
+        max_attempts: 1,
+        backoff: ExponentialBackoff::default(),
+        resend_in_doubt: true,
+        lookup_after_ms: None,
     };
-    assert_eq!(campaign.retries.apply(terms), Terms { calls_max: 3, attempts_max: 4, backoff, ..terms });
+    assert_eq!(campaign.retries.apply_to_policy(terms), DispatchPolicy { max_sends: 3, max_attempts: 4, backoff, ..terms });
     assert_eq!(Campaign::from_document(&campaign.to_document()).unwrap(), campaign);
 }
 
@@ -73,18 +73,18 @@ fn the_file_that_the_page_shows_is_one() {
     let shown = page.split("```yaml\n").nth(1).and_then(|it| it.split("```").next()).unwrap();
     let campaign = Campaign::parse(shown, &|file| Ok(file.to_owned())).unwrap();
     assert_eq!(campaign.template["text"], "letter.txt");
-    onward_campaign::Composer::new(&campaign).unwrap();
+    onward_campaign::TemplateComposer::new(&campaign).unwrap();
 }
 
 #[test]
 fn what_is_not_said_has_a_default() {
     let campaign = campaign_with(LETTER, "");
     assert_eq!((campaign.job_items, campaign.retries.calls, campaign.retries.max_ms), (100, 5, 600_000));
-    assert_eq!(campaign.audience.bad_rows, BadRows::Refuse);
-    assert_eq!((campaign.fields().id, campaign.fields().address), (None, "email".to_owned()));
-    assert_eq!(campaign.schedule.begins_at(), Ok(None));
+    assert_eq!(campaign.audience.bad_rows, BadRowPolicy::Refuse);
+    assert_eq!((campaign.audience_fields().id, campaign.audience_fields().address), (None, "email".to_owned()));
+    assert_eq!(campaign.schedule.start_time(), Ok(None));
     let voice = text_with(LETTER, "").replace("channel: email", "channel: voice");
-    assert_eq!(parse(&voice).unwrap().fields().address, "phone");
+    assert_eq!(parse(&voice).unwrap().audience_fields().address, "phone");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_bomb_of_references_is_refused() {
     let long = format!("a: &a {}\n", "x".repeat(100_000));
     let repeated = format!("{long}  b: [{}]", "*a, ".repeat(90));
     let text = text_with(LETTER, "").replace("provider: mailer", &format!("provider:\n  {repeated}"));
-    assert!(matches!(parse(&text), Err(Error::Syntax { .. } | Error::Field { .. })));
+    assert!(matches!(parse(&text), Err(Error::Syntax { .. } | Error::InvalidField { .. })));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn files_are_not_read_without_end() {
 
 #[test]
 fn what_is_sent_has_a_name_of_its_own() {
-    let asset = |template: &str, rest: &str| campaign_with(template, rest).asset().to_string();
+    let asset = |template: &str, rest: &str| campaign_with(template, rest).asset_version().to_string();
     let usual = asset("{ text: a }", "");
     assert_eq!(usual.len(), 32);
     assert_eq!(usual, asset("{ text: a }", "job_items: 3"));

@@ -9,7 +9,7 @@ mod memory;
 mod templates;
 
 use onward_campaign::Campaign;
-use onward_dispatcher::Recipient;
+use onward_dispatcher::AudienceRecipient;
 
 /// A small campaign, with this in place of its template, and this at its end.
 fn campaign_with(template: &str, rest: &str) -> Campaign {
@@ -29,7 +29,7 @@ fn parse(text: &str) -> Result<Campaign, onward_campaign::Error> {
 
 const LETTER: &str = "{ from: news@example.com, subject: 'Hello {{ name }}', text: 'Dear {{ name }}' }";
 
-fn recipient(data: serde_json::Value) -> Recipient {
+fn recipient(data: serde_json::Value) -> AudienceRecipient {
     let serde_json::Value::Object(data) = data else { panic!("no object: {data}") };
-    Recipient { id: "7".to_owned(), address: "ada@example.com".to_owned(), data }
+    AudienceRecipient { id: "7".to_owned(), address: "ada@example.com".to_owned(), data }
 }

@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 use std::process::Command;
 
-use onward_campaign::audience::read;
-use onward_campaign::{Checker, Format};
+use onward_campaign::audience::read_audience;
+use onward_campaign::{CampaignChecker, AudienceFormat};
 
 use crate::{LETTER, campaign_with};
 
@@ -12,15 +12,15 @@ const ROWS: u64 = 1_000_000;
 
 /// A table, or lines, that are made while they are read.
 struct Made {
-    format: Format,
+    format: AudienceFormat,
     made: u64,
     rest: Vec<u8>,
     at: usize,
 }
 
 impl Made {
-    fn new(format: Format) -> Self {
-        let header = if format == Format::Jsonl { &b""[..] } else { b"id,email,name\n" };
+    fn new(format: AudienceFormat) -> Self {
+        let header = if format == AudienceFormat::Jsonl { &b""[..] } else { b"id,email,name\n" };
         Self { format, made: 0, rest: header.to_vec(), at: 0 }
     }
 }
@@ -30,7 +30,7 @@ impl Read for Made {
         if self.at == self.rest.len() && self.made < ROWS {
             let n = self.made;
             let row = match self.format {
-                Format::Jsonl => format!("{{\"id\":{n},\"email\":\"p{n}@example.com\",\"name\":\"P\"}}\n"),
+                AudienceFormat::Jsonl => format!("{{\"id\":{n},\"email\":\"p{n}@example.com\",\"name\":\"P\"}}\n"),
                 _ => format!("{n},p{n}@example.com,P\n"),
             };
             (self.rest, self.at, self.made) = (row.into_bytes(), 0, n + 1);
@@ -51,14 +51,14 @@ fn peak_kib() -> Option<u64> {
 #[test]
 #[ignore = "the test below runs it in a process of its own, where the memory of no other test counts"]
 fn a_million_rows_go_by() {
-    for format in [Format::Csv, Format::Jsonl] {
+    for format in [AudienceFormat::Csv, AudienceFormat::Jsonl] {
         let campaign = campaign_with(LETTER, "");
-        let mut checker = Checker::new(&campaign, "2026-12-01T12:00:00Z".parse().unwrap());
+        let mut checker = CampaignChecker::new(&campaign, "2026-12-01T12:00:00Z".parse().unwrap());
         let mut early = None;
-        for row in read(Made::new(format), format, &campaign.fields(), campaign.channel).unwrap() {
-            checker.add(&row.unwrap());
+        for row in read_audience(Made::new(format), format, &campaign.audience_fields(), campaign.channel).unwrap() {
+            checker.add_recipient(&row.unwrap());
             // By then all of the filter is in use that finds repeats.
-            if checker.report().good == ROWS / 10 {
+            if checker.audience_report().good == ROWS / 10 {
                 early = peak_kib();
             }
         }

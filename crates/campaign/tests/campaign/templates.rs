@@ -1,29 +1,29 @@
 //! Templates: what they can say, and what cannot be said with them.
 
-use onward_campaign::Composer;
-use onward_dispatcher::Compose as _;
+use onward_campaign::TemplateComposer;
+use onward_dispatcher::ComposeMessage as _;
 use proptest::prelude::*;
 use serde_json::json;
 
 use crate::{LETTER, campaign_with, recipient};
 
-fn composer(template: &str) -> Composer {
-    Composer::new(&campaign_with(template, "")).unwrap()
+fn composer(template: &str) -> TemplateComposer {
+    TemplateComposer::new(&campaign_with(template, "")).unwrap()
 }
 
 fn fails(template: &str, data: serde_json::Value) -> String {
-    composer(template).preview(&recipient(data)).unwrap_err()
+    composer(template).preview_message(&recipient(data)).unwrap_err()
 }
 
 #[test]
 fn a_message_has_all_parts_filled_in() {
     let campaign = campaign_with(LETTER, "unsubscribe: 'https://example.com/u/{{ id|urlencode }}'");
-    let composer = Composer::new(&campaign).unwrap();
-    let message = composer.compose(&recipient(json!({ "name": "Ada" }))).unwrap();
-    assert_eq!(message.part("subject"), Some("Hello Ada"));
-    assert_eq!(message.part("text"), Some("Dear Ada"));
-    assert_eq!(message.part("unsubscribe"), Some("https://example.com/u/7"));
-    assert_eq!(composer.preview(&recipient(json!({ "name": "Ada" }))), Ok(message));
+    let composer = TemplateComposer::new(&campaign).unwrap();
+    let message = composer.compose_message(&recipient(json!({ "name": "Ada" }))).unwrap();
+    assert_eq!(message.find_part("subject"), Some("Hello Ada"));
+    assert_eq!(message.find_part("text"), Some("Dear Ada"));
+    assert_eq!(message.find_part("unsubscribe"), Some("https://example.com/u/7"));
+    assert_eq!(composer.preview_message(&recipient(json!({ "name": "Ada" }))), Ok(message));
 }
 
 #[test]
@@ -31,16 +31,16 @@ fn templates_know_the_recipient_and_no_row_can_pretend_otherwise() {
     let data = json!({ "id": "x", "to": "x", "campaign": "x", "channel": "x", "data": "x", "a b": 1, "list": [1, 2] });
     let text =
         "{{ id }} {{ to }} {{ email }} {{ campaign }} {{ channel }} {{ data['a b'] }} {{ data.id }} {{ list[1] }}";
-    let message = composer(&format!("{{ text: \"{text}\" }}")).preview(&recipient(data)).unwrap();
-    assert_eq!(message.part("text"), Some("7 ada@example.com ada@example.com news email 1 x 2"));
+    let message = composer(&format!("{{ text: \"{text}\" }}")).preview_message(&recipient(data)).unwrap();
+    assert_eq!(message.find_part("text"), Some("7 ada@example.com ada@example.com news email 1 x 2"));
 }
 
 #[test]
 fn only_html_is_escaped() {
     let message = composer("{ text: '{{ name }}', html: '<b>{{ name }}</b>', subject: '{{ name }}' }");
-    let message = message.preview(&recipient(json!({ "name": "<A & B>" }))).unwrap();
-    assert_eq!(message.part("html"), Some("<b>&lt;A &amp; B&gt;</b>"));
-    assert_eq!((message.part("text"), message.part("subject")), (Some("<A & B>"), Some("<A & B>")));
+    let message = message.preview_message(&recipient(json!({ "name": "<A & B>" }))).unwrap();
+    assert_eq!(message.find_part("html"), Some("<b>&lt;A &amp; B&gt;</b>"));
+    assert_eq!((message.find_part("text"), message.find_part("subject")), (Some("<A & B>"), Some("<A & B>")));
 }
 
 #[test]
@@ -50,18 +50,18 @@ fn what_is_not_defined_is_named() {
     let failed = fails("{ subject: '{{ data.cart.total }}' }", json!({}));
     assert_eq!(failed, "part `subject`, line 1: `data.cart.total` is not defined");
     assert!(fails("{ text: '{% if vip %}x{% endif %}' }", json!({})).contains("is not defined"));
-    let given = composer("{ text: \"{{ name|default('you') }}\" }").preview(&recipient(json!({}))).unwrap();
-    assert_eq!(given.part("text"), Some("you"));
+    let given = composer("{ text: \"{{ name|default('you') }}\" }").preview_message(&recipient(json!({}))).unwrap();
+    assert_eq!(given.find_part("text"), Some("you"));
 }
 
 #[test]
 fn a_template_that_cannot_be_read_says_where() {
-    let refused = Composer::new(&campaign_with("{ text: \"a\\n{{ name \" }", "")).unwrap_err();
+    let refused = TemplateComposer::new(&campaign_with("{ text: \"a\\n{{ name \" }", "")).unwrap_err();
     assert_eq!((refused.part.as_str(), refused.line), ("text", Some(2)));
     for text in ["{% include 'x' %}", "{% if %}", "{{ name|nofilter }}", "{% for %}", "{{"] {
         let template = format!("{{ text: \"{text}\" }}");
-        let composer = Composer::new(&campaign_with(&template, ""));
-        assert!(composer.and_then(|it| it.message(&recipient(json!({ "name": 1 })))).is_err(), "{text}");
+        let composer = TemplateComposer::new(&campaign_with(&template, ""));
+        assert!(composer.and_then(|it| it.render_message(&recipient(json!({ "name": 1 })))).is_err(), "{text}");
     }
 }
 
@@ -75,21 +75,21 @@ fn nothing_begins_a_header() {
         }
     }
     let campaign = campaign_with("{ text: a }", "unsubscribe: '{{ name }}'");
-    assert!(Composer::new(&campaign).unwrap().preview(&recipient(json!({ "name": "a\nb" }))).is_err());
+    assert!(TemplateComposer::new(&campaign).unwrap().preview_message(&recipient(json!({ "name": "a\nb" }))).is_err());
     assert!(fails("{ subject: '{{ name }}' }", json!({ "name": "a\0b" })).contains("control"));
 }
 
 #[test]
 fn a_file_with_one_line_is_one_line() {
-    let message = composer("{ subject: \"Hello\\n\" }").preview(&recipient(json!({}))).unwrap();
-    assert_eq!(message.part("subject"), Some("Hello"));
+    let message = composer("{ subject: \"Hello\\n\" }").preview_message(&recipient(json!({}))).unwrap();
+    assert_eq!(message.find_part("subject"), Some("Hello"));
 }
 
 #[test]
 fn who_it_is_from_is_an_address() {
     let failed = fails("{ from: '{{ name }}' }", json!({ "name": "Ada" }));
     assert!(failed.contains("part `from`: is no address"), "{failed}");
-    assert!(composer("{ from: '{{ name }} <a@example.com>' }").preview(&recipient(json!({ "name": "Ada" }))).is_ok());
+    assert!(composer("{ from: '{{ name }} <a@example.com>' }").preview_message(&recipient(json!({ "name": "Ada" }))).is_ok());
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn a_template_ends() {
     assert!(fails(&format!("{{ text: \"{silent}\" }}"), json!({})).contains("too many steps"));
     let long = format!("{{% for a in range(2000) %}}{}{{% endfor %}}", "x".repeat(1_000));
     assert!(fails(&format!("{{ text: \"{long}\" }}"), json!({})).contains("longer than 1048576 bytes"));
-    assert!(Composer::new(&campaign_with(&format!("{{ text: \"{}\" }}", "{{ (".repeat(10_000)), "")).is_err());
-    assert!(Composer::new(&campaign_with(&format!("{{ text: \"{}\" }}", "{% if 1 %}".repeat(10_000)), "")).is_err());
+    assert!(TemplateComposer::new(&campaign_with(&format!("{{ text: \"{}\" }}", "{{ (".repeat(10_000)), "")).is_err());
+    assert!(TemplateComposer::new(&campaign_with(&format!("{{ text: \"{}\" }}", "{% if 1 %}".repeat(10_000)), "")).is_err());
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn a_template_does_not_use_up_the_memory() {
     let refused = |text: &str| {
         let mut campaign = campaign_with(LETTER, "");
         campaign.template.insert("text".into(), text.to_owned());
-        match Composer::new(&campaign) {
-            Ok(composer) => composer.preview(&recipient(json!({ "name": "x".repeat(1_000), "n": 5_000 }))).err(),
+        match TemplateComposer::new(&campaign) {
+            Ok(composer) => composer.preview_message(&recipient(json!({ "name": "x".repeat(1_000), "n": 5_000 }))).err(),
             Err(unfit) => Some(unfit.to_string()),
         }
     };
@@ -187,9 +187,9 @@ fn a_template_does_not_use_up_the_stack() {
         for times in [30, 60, 98, 120, 145, 290, 50_000] {
             let mut campaign = campaign_with(LETTER, "");
             campaign.template.insert("text".into(), format!("{start}{}{end}", piece.repeat(times)));
-            let composer = Composer::new(&campaign);
+            let composer = TemplateComposer::new(&campaign);
             assert!(times < 50_000 || composer.is_err(), "{piece}");
-            drop(composer.map(|it| it.preview(&recipient(json!({ "name": "Ada" })))));
+            drop(composer.map(|it| it.preview_message(&recipient(json!({ "name": "Ada" })))));
         }
     }
     let growing = "{% set n = namespace(x=1) %}{% for i in range(60000) %}{% set n.x = [n.x] %}{% endfor %}";
@@ -200,9 +200,9 @@ proptest! {
     #[test]
     fn no_row_gets_a_line_into_a_header_or_a_tag_into_html(name in "(\\PC|[\r\n\t\u{0}\u{b}]|<script>){0,20}") {
         let composer = composer("{ subject: 'Hello {{ name }}', html: '{{ name }}' }");
-        if let Ok(message) = composer.preview(&recipient(json!({ "name": name }))) {
-            prop_assert!(!message.part("subject").unwrap().contains(['\r', '\n', '\0']));
-            prop_assert!(!message.part("html").unwrap().contains('<'));
+        if let Ok(message) = composer.preview_message(&recipient(json!({ "name": name }))) {
+            prop_assert!(!message.find_part("subject").unwrap().contains(['\r', '\n', '\0']));
+            prop_assert!(!message.find_part("html").unwrap().contains('<'));
         }
     }
 
@@ -210,8 +210,8 @@ proptest! {
     fn no_template_makes_it_panic(text in "(\\PC|\\{\\{|\\}\\}|\\{%|%\\}| if | for | in | set |name|\\||\\(|\\)){0,30}") {
         let mut campaign = campaign_with(LETTER, "");
         campaign.template.insert("text".into(), text);
-        if let Ok(composer) = Composer::new(&campaign) {
-            drop(composer.preview(&recipient(json!({ "name": "Ada" }))));
+        if let Ok(composer) = TemplateComposer::new(&campaign) {
+            drop(composer.preview_message(&recipient(json!({ "name": "Ada" }))));
         }
     }
 }

@@ -3,25 +3,25 @@
 use anyhow::ensure;
 use serde_json::json;
 
-use super::Settings;
-use super::driver::Until;
-use super::figures::Figures;
-use super::place::Place;
-use super::rate::{self, Rate};
+use super::BenchSettings;
+use super::load_driver::BenchStopCondition;
+use super::figures::BenchFigures;
+use super::database::BenchDatabase;
+use super::throughput::{self, ThroughputWorkload};
 
 const STEPS: u32 = 10;
 
-pub(super) async fn measure(place: &Place, settings: &Settings, lanes: usize) -> anyhow::Result<Figures> {
-    let rate = Rate {
+pub(super) async fn measure_chain(place: &BenchDatabase, settings: &BenchSettings, lanes: usize) -> anyhow::Result<BenchFigures> {
+    let rate = ThroughputWorkload {
         workload: "chain",
         function: "bench_chain",
-        input: json!({ "steps": STEPS, "task": settings.tasks.task() }),
+        input: json!({ "steps": STEPS, "task": settings.tasks.task_name() }),
         unit: "step",
         units: STEPS,
         lanes,
-        until: Until::Elapsed(settings.measured),
+        until: BenchStopCondition::Elapsed(settings.measure_time),
     };
-    let (figures, result) = rate::measure(place, settings, rate).await?;
+    let (figures, result) = throughput::measure_throughput(place, settings, rate).await?;
     ensure!(result == STEPS, "a chain of {STEPS} steps returned {result}");
     Ok(figures)
 }

@@ -7,91 +7,91 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use metrics_exporter_prometheus::PrometheusHandle;
-use onward_dispatcher::load::Load;
-use onward_store::Policy;
+use onward_dispatcher::bench_load::DispatchLoad;
+use onward_store::StorePolicy;
 use tokio::sync::OnceCell;
 
-use super::figures::{Figures, Latencies, Meters};
-use super::place::{Place, Store};
-use super::{Settings, paint, usage};
-use crate::serve::measured;
+use super::figures::{BenchFigures, BenchLatencies, BenchUsage};
+use super::database::{BenchDatabase, BenchStore};
+use super::{BenchSettings, console, process_usage};
+use crate::serve::prometheus;
 
 /// Items that wait while jobs are claimed, when they are few.
-const FEW: u32 = 1_000;
+const FEW_ITEMS: u32 = 1_000;
 
 /// Jobs that are claimed: all that there are of few.
-const CLAIMS: usize = 10;
+const CLAIM_COUNT: usize = 10;
 
 /// A part of what is measured comes before, and does not count.
-const WARM_UP_PART: u32 = 10;
+const WARM_UP_DIVISOR: u32 = 10;
 
-pub(super) async fn measure(place: &Place, settings: &Settings, lanes: usize) -> anyhow::Result<Figures> {
-    paint::say(format_args!("dispatch, {lanes} jobs at a time"));
-    let figures = rate(place, settings, lanes).await?;
-    let (few, many) = (claim(place, FEW).await?, claim(place, settings.waiting).await?);
+pub(super) async fn measure_dispatch(place: &BenchDatabase, settings: &BenchSettings, lanes: usize) -> anyhow::Result<BenchFigures> {
+    console::print_message(format_args!("dispatch, {lanes} jobs at a time"));
+    let figures = measure_item_rate(place, settings, lanes).await?;
+    let (few, many) = (measure_claim(place, FEW_ITEMS).await?, measure_claim(place, settings.waiting_items).await?);
     let micros = |took: Duration| took.as_secs_f64() * 1e6;
     Ok(figures
-        .with("claimAmongFewUs", &format!("a job claimed, {FEW} items wait"), micros(few), "µs")
-        .with("claimAmongManyUs", &format!("a job claimed, {} wait", settings.waiting), micros(many), "µs")
-        .with("waitingItems", "items that wait, when many do", f64::from(settings.waiting), "items"))
+        .with_figure("claimAmongFewUs", &format!("a job claimed, {FEW_ITEMS} items wait"), micros(few), "µs")
+        .with_figure("claimAmongManyUs", &format!("a job claimed, {} wait", settings.waiting_items), micros(many), "µs")
+        .with_figure("waitingItems", "items that wait, when many do", f64::from(settings.waiting_items), "items"))
 }
 
-async fn rate(place: &Place, settings: &Settings, lanes: usize) -> anyhow::Result<Figures> {
-    let commits = counter().await?;
-    let mut store = place.make().await?;
-    let load = Load::on(onward_embed::store::open(&store.url, Policy::default()).await?);
-    let before = load.deploy((settings.dispatched / WARM_UP_PART).max(1)).await?;
-    load.dispatch(&before, lanes).await?;
-    let run = load.deploy(settings.dispatched).await?;
-    let raw_before = store.raw_rate(settings.yardstick).await?;
-    let before = meters(&store, commits).await?;
-    let took = load.dispatch(&run, lanes).await?;
-    let used = meters(&store, commits).await?.since(before);
-    let raw_after = store.raw_rate(settings.yardstick).await?;
-    Ok(Figures {
+async fn measure_item_rate(place: &BenchDatabase, settings: &BenchSettings, lanes: usize) -> anyhow::Result<BenchFigures> {
+    let commits = transaction_counter().await?;
+    let mut store = place.create_store().await?;
+    let load = DispatchLoad::new(onward_embed::store::open_store(&store.url, StorePolicy::default()).await?);
+    let before = load.deploy_run((settings.dispatched_items / WARM_UP_DIVISOR).max(1)).await?;
+    load.dispatch_run(&before, lanes).await?;
+    let run = load.deploy_run(settings.dispatched_items).await?;
+    let raw_before = store.measure_commit_rate(settings.yardstick_time).await?;
+    let before = read_own_usage(&store, commits).await?;
+    let took = load.dispatch_run(&run, lanes).await?;
+    let used = read_own_usage(&store, commits).await?.usage_since(before);
+    let raw_after = store.measure_commit_rate(settings.yardstick_time).await?;
+    Ok(BenchFigures {
         workload: "dispatch",
         concurrency: lanes,
         unit: "item",
         executions: took.jobs.len(),
-        units: settings.dispatched.into(),
-        took: took.all,
-        latencies: Latencies::new(took.jobs),
+        units: settings.dispatched_items.into(),
+        took: took.total,
+        latencies: BenchLatencies::new(took.jobs),
         used,
-        raw_rates: [raw_before, raw_after],
-        more: Vec::new(),
+        commit_rates: [raw_before, raw_after],
+        extra_figures: Vec::new(),
     })
 }
 
 /// The median of finding a job and locking it durably, while so many items wait.
-async fn claim(place: &Place, waiting: u32) -> anyhow::Result<Duration> {
-    paint::say(format_args!("dispatch, jobs among {waiting} items that wait"));
-    let store = place.make().await?;
-    let load = Load::on(onward_embed::store::open(&store.url, Policy::default()).await?);
-    load.deploy(waiting).await?;
+async fn measure_claim(place: &BenchDatabase, waiting: u32) -> anyhow::Result<Duration> {
+    console::print_message(format_args!("dispatch, jobs among {waiting} items that wait"));
+    let store = place.create_store().await?;
+    let load = DispatchLoad::new(onward_embed::store::open_store(&store.url, StorePolicy::default()).await?);
+    load.deploy_run(waiting).await?;
     let mut times = Vec::new();
-    while times.len() < CLAIMS
-        && let Some(took) = load.claim().await?
+    while times.len() < CLAIM_COUNT
+        && let Some(took) = load.measure_claim().await?
     {
         times.push(took);
     }
-    ensure!(times.len() == CLAIMS, "{} jobs were found of {CLAIMS}", times.len());
+    ensure!(times.len() == CLAIM_COUNT, "{} jobs were found of {CLAIM_COUNT}", times.len());
     times.sort_unstable();
-    Ok(times[CLAIMS / 2])
+    Ok(times[CLAIM_COUNT / 2])
 }
 
 /// What counts the transactions of this process. There is one, however often it is asked for.
-async fn counter() -> anyhow::Result<&'static PrometheusHandle> {
+async fn transaction_counter() -> anyhow::Result<&'static PrometheusHandle> {
     static COUNTER: OnceCell<PrometheusHandle> = OnceCell::const_new();
-    COUNTER.get_or_try_init(async || measured::recorder()).await
+    COUNTER.get_or_try_init(async || prometheus::install_metrics_recorder()).await
 }
 
 /// What this process has used so far.
-async fn meters(store: &Store, commits: &PrometheusHandle) -> anyhow::Result<Meters> {
+async fn read_own_usage(store: &BenchStore, commits: &PrometheusHandle) -> anyhow::Result<BenchUsage> {
     let process = std::process::id();
     let written_bytes = match store.log_bytes().await? {
         Some(bytes) => Some(bytes),
-        None => usage::written_bytes(process),
+        None => process_usage::written_bytes(process),
     };
-    let transactions = super::server::figure(&commits.render(), "onward_store_transactions_total");
-    Ok(Meters { cpu: usage::cpu(process), driver_cpu: None, written_bytes, commits: transactions.map(|it| it as u64) })
+    let transactions = super::server::parse_metric(&commits.render(), "onward_store_transactions_total");
+    Ok(BenchUsage { cpu: process_usage::cpu_time(process), driver_cpu: None, written_bytes, commits: transactions.map(|it| it as u64) })
 }

@@ -3,24 +3,24 @@
 use anyhow::ensure;
 use serde_json::json;
 
-use super::Settings;
-use super::driver::Until;
-use super::figures::Figures;
-use super::place::Place;
-use super::rate::{self, Rate};
+use super::BenchSettings;
+use super::load_driver::BenchStopCondition;
+use super::figures::BenchFigures;
+use super::database::BenchDatabase;
+use super::throughput::{self, ThroughputWorkload};
 
-pub(super) async fn measure(place: &Place, settings: &Settings) -> anyhow::Result<Figures> {
+pub(super) async fn measure_fanout(place: &BenchDatabase, settings: &BenchSettings) -> anyhow::Result<BenchFigures> {
     let steps = settings.fanout_steps;
-    let rate = Rate {
+    let rate = ThroughputWorkload {
         workload: "fanout",
         function: "bench_fanout",
-        input: json!({ "steps": steps, "task": settings.tasks.task() }),
+        input: json!({ "steps": steps, "task": settings.tasks.task_name() }),
         unit: "step",
         units: steps,
         lanes: 1,
-        until: Until::Elapsed(settings.measured),
+        until: BenchStopCondition::Elapsed(settings.measure_time),
     };
-    let (figures, result) = rate::measure(place, settings, rate).await?;
+    let (figures, result) = throughput::measure_throughput(place, settings, rate).await?;
     ensure!(result == steps, "{steps} tasks at once returned {result}");
     Ok(figures)
 }

@@ -7,16 +7,16 @@ const TAIL_SAMPLES_MIN: usize = 100;
 
 /// What a server and the driver have used until a moment.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Meters {
+pub(super) struct BenchUsage {
     pub(super) cpu: Option<Duration>,
     pub(super) driver_cpu: Option<Duration>,
     pub(super) written_bytes: Option<u64>,
     pub(super) commits: Option<u64>,
 }
 
-impl Meters {
+impl BenchUsage {
     /// What was used since `before`.
-    pub(super) fn since(self, before: Self) -> Self {
+    pub(super) fn usage_since(self, before: Self) -> Self {
         let time = |now: Option<Duration>, then: Option<Duration>| Some(now?.saturating_sub(then?));
         let count = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
         Self {
@@ -30,9 +30,9 @@ impl Meters {
 
 /// How long executions took, as whoever asked for them saw it.
 #[derive(Default)]
-pub(super) struct Latencies(Vec<Duration>);
+pub(super) struct BenchLatencies(Vec<Duration>);
 
-impl Latencies {
+impl BenchLatencies {
     /// In any order.
     pub(super) fn new(mut all: Vec<Duration>) -> Self {
         all.sort_unstable();
@@ -59,7 +59,7 @@ impl Latencies {
 }
 
 /// The figures of one workload.
-pub(super) struct Figures {
+pub(super) struct BenchFigures {
     pub(super) workload: &'static str,
     pub(super) concurrency: usize,
     /// What is counted: `step`, `start`.
@@ -67,16 +67,16 @@ pub(super) struct Figures {
     pub(super) executions: usize,
     pub(super) units: u64,
     pub(super) took: Duration,
-    pub(super) latencies: Latencies,
-    pub(super) used: Meters,
+    pub(super) latencies: BenchLatencies,
+    pub(super) used: BenchUsage,
     /// Plain one-row commits a second, measured before and after.
-    pub(super) raw_rates: [f64; 2],
+    pub(super) commit_rates: [f64; 2],
     /// What only this workload has.
-    pub(super) more: Vec<More>,
+    pub(super) extra_figures: Vec<ExtraFigure>,
 }
 
 /// A figure that only one workload has.
-pub(super) struct More {
+pub(super) struct ExtraFigure {
     /// For programs.
     pub(super) key: &'static str,
     /// For people.
@@ -85,23 +85,23 @@ pub(super) struct More {
     pub(super) unit: &'static str,
 }
 
-impl Figures {
+impl BenchFigures {
     pub(super) fn per_second(&self) -> f64 {
         self.units as f64 / self.took.as_secs_f64()
     }
 
     /// The mean of before and after.
-    pub(super) fn raw_rate(&self) -> f64 {
-        self.raw_rates.iter().sum::<f64>() / 2.0
+    pub(super) fn mean_commit_rate(&self) -> f64 {
+        self.commit_rates.iter().sum::<f64>() / 2.0
     }
 
     /// So much for each step or start.
-    pub(super) fn each(&self, total: f64) -> f64 {
+    pub(super) fn per_unit(&self, total: f64) -> f64 {
         total / self.units as f64
     }
 
-    pub(super) fn with(mut self, key: &'static str, label: &str, value: f64, unit: &'static str) -> Self {
-        self.more.push(More { key, label: label.to_owned(), value, unit });
+    pub(super) fn with_figure(mut self, key: &'static str, label: &str, value: f64, unit: &'static str) -> Self {
+        self.extra_figures.push(ExtraFigure { key, label: label.to_owned(), value, unit });
         self
     }
 }
@@ -110,21 +110,21 @@ impl Figures {
 mod tests {
     use std::time::Duration;
 
-    use super::{Latencies, Meters};
+    use super::{BenchLatencies, BenchUsage};
 
     #[test]
     fn a_percentile_is_one_of_the_values() {
-        let few = Latencies::new([30, 10, 20].map(Duration::from_millis).to_vec());
+        let few = BenchLatencies::new([30, 10, 20].map(Duration::from_millis).to_vec());
         assert_eq!((few.p50_ms(), few.p99_ms()), (Some(20.0), None));
-        let many = Latencies::new((1..=200).map(Duration::from_millis).collect());
+        let many = BenchLatencies::new((1..=200).map(Duration::from_millis).collect());
         assert_eq!((many.p50_ms(), many.p99_ms()), (Some(100.0), Some(198.0)));
-        assert_eq!(Latencies::default().p50_ms(), None);
+        assert_eq!(BenchLatencies::default().p50_ms(), None);
     }
 
     #[test]
     fn what_is_not_known_at_one_end_is_not_known_at_all() {
-        let known = Meters { commits: Some(7), ..Meters::default() };
-        assert_eq!(known.since(Meters { commits: Some(3), ..Meters::default() }).commits, Some(4));
-        assert_eq!(known.since(Meters::default()).commits, None);
+        let known = BenchUsage { commits: Some(7), ..BenchUsage::default() };
+        assert_eq!(known.usage_since(BenchUsage { commits: Some(3), ..BenchUsage::default() }).commits, Some(4));
+        assert_eq!(known.usage_since(BenchUsage::default()).commits, None);
     }
 }

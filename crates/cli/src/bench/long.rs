@@ -3,31 +3,31 @@
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::Settings;
-use super::driver::Until;
-use super::figures::Figures;
-use super::place::Place;
-use super::rate::{self, Rate};
+use super::BenchSettings;
+use super::load_driver::BenchStopCondition;
+use super::figures::BenchFigures;
+use super::database::BenchDatabase;
+use super::throughput::{self, ThroughputWorkload};
 
 /// Its beginning and its end are each a tenth of it.
-const PARTS: u32 = 10;
+const PART_COUNT: u32 = 10;
 
-pub(super) async fn measure(place: &Place, settings: &Settings) -> anyhow::Result<Figures> {
-    let (steps, part) = (settings.long_steps, settings.long_steps / PARTS);
-    let rate = Rate {
+pub(super) async fn measure_long(place: &BenchDatabase, settings: &BenchSettings) -> anyhow::Result<BenchFigures> {
+    let (steps, part) = (settings.long_steps, settings.long_steps / PART_COUNT);
+    let rate = ThroughputWorkload {
         workload: "long",
         function: "bench_long",
-        input: json!({ "steps": steps, "part": part, "task": settings.tasks.task() }),
+        input: json!({ "steps": steps, "part": part, "task": settings.tasks.task_name() }),
         unit: "step",
         units: steps,
         lanes: 1,
-        until: Until::Answered(1),
+        until: BenchStopCondition::Answered(1),
     };
-    let (figures, result) = rate::measure(place, settings, rate).await?;
+    let (figures, result) = throughput::measure_throughput(place, settings, rate).await?;
     ensure!(result["done"] == steps, "a chain of {steps} steps returned {result}");
-    let first = per_second(&result, "first_ms", part)?;
-    let last = per_second(&result, "last_ms", part)?;
-    Ok(figures.with("firstPerSecond", &format!("its first {part}"), first, "step/s").with(
+    let first = steps_per_second(&result, "first_ms", part)?;
+    let last = steps_per_second(&result, "last_ms", part)?;
+    Ok(figures.with_figure("firstPerSecond", &format!("its first {part}"), first, "step/s").with_figure(
         "lastPerSecond",
         &format!("its last {part}"),
         last,
@@ -35,7 +35,7 @@ pub(super) async fn measure(place: &Place, settings: &Settings) -> anyhow::Resul
     ))
 }
 
-fn per_second(result: &Value, name: &str, part: u32) -> anyhow::Result<f64> {
+fn steps_per_second(result: &Value, name: &str, part: u32) -> anyhow::Result<f64> {
     let took_ms = result[name].as_f64().with_context(|| format!("it does not say {name}"))?;
     Ok(f64::from(part) * 1_000.0 / took_ms)
 }

@@ -3,29 +3,29 @@
 use std::path::Path;
 
 /// What stands beside every figure.
-pub(super) struct Machine {
+pub(super) struct MachineInfo {
     pub(super) cores: usize,
     pub(super) kernel: Option<String>,
     /// Where files are that were measured.
     pub(super) file_system: Option<String>,
 }
 
-impl Machine {
+impl MachineInfo {
     /// This machine, with the file system of a folder.
-    pub(super) fn of(folder: Option<&Path>) -> Self {
+    pub(super) fn detect_machine(folder: Option<&Path>) -> Self {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         let mounts = std::fs::read_to_string("/proc/self/mounts").ok();
         let folder = folder.and_then(|folder| folder.canonicalize().ok());
         Self {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: kernel.map(|text| text.trim().to_owned()),
-            file_system: mounts.zip(folder).and_then(|(mounts, folder)| kind_of(&mounts, &folder)),
+            file_system: mounts.zip(folder).and_then(|(mounts, folder)| file_system_type(&mounts, &folder)),
         }
     }
 }
 
 /// The type of the file system that a folder is on: that of the longest mount point it is below.
-fn kind_of(mounts: &str, folder: &Path) -> Option<String> {
+fn file_system_type(mounts: &str, folder: &Path) -> Option<String> {
     let fields = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
         Some((fields.next()?, fields.next()?))
@@ -39,14 +39,14 @@ fn kind_of(mounts: &str, folder: &Path) -> Option<String> {
 mod tests {
     use std::path::Path;
 
-    use super::kind_of;
+    use super::file_system_type;
 
     #[test]
     fn the_nearest_mount_counts() {
         let mounts =
             "none / overlay rw 0 0\n/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmpfiles xfs rw 0 0\n";
         for (folder, kind) in [("/srv", "ext4"), ("/tmp/a/b", "tmpfs"), ("/tmpfiles/a", "xfs"), ("/", "ext4")] {
-            assert_eq!(kind_of(mounts, Path::new(folder)).as_deref(), Some(kind), "{folder}");
+            assert_eq!(file_system_type(mounts, Path::new(folder)).as_deref(), Some(kind), "{folder}");
         }
     }
 }

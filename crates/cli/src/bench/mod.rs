@@ -5,20 +5,20 @@
 
 mod chain;
 mod dispatch;
-mod driver;
+mod load_driver;
 mod fanout;
 mod figures;
 mod long;
 mod machine;
-mod outside;
+mod effect_server;
 mod parked;
-mod place;
-mod rate;
+mod database;
+mod throughput;
 mod recovery;
 mod report;
 mod server;
 mod start;
-mod usage;
+mod process_usage;
 mod worker;
 
 use std::process::ExitCode;
@@ -27,11 +27,11 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use clap::ValueEnum;
 
-use self::figures::Figures;
-use self::place::{Facts, Place};
-use crate::signals::{EXIT_INTERRUPTED, Signals};
-use crate::waiting::block_on;
-use crate::{descriptors, paint};
+use self::figures::BenchFigures;
+use self::database::{BenchEnvironment, BenchDatabase};
+use crate::shutdown::{EXIT_INTERRUPTED, ShutdownSignals};
+use crate::retry::block_on;
+use crate::{fd_limit, console};
 
 /// Measure this machine: its disk or database, with a server of its own
 ///
@@ -40,9 +40,9 @@ use crate::{descriptors, paint};
 ///
 /// Exit codes: 0 it was measured, 2 it could not be, 130 it was stopped.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct BenchArgs {
     /// What to measure; everything unless told
-    workloads: Vec<Workload>,
+    workloads: Vec<BenchWorkload>,
     /// Where: sqlite:PATH, which must not be there yet, or postgres://USER@HOST/DATABASE. May be repeated: each workload is
     /// measured on one after the other then, so that what slows the machine down for a while slows down all
     #[arg(long = "store", value_name = "URL")]
@@ -57,8 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// Who performs the tasks
-    #[arg(long, value_enum, default_value_t = Tasks::Wasm)]
-    tasks: Tasks,
+    #[arg(long, value_enum, default_value_t = BenchTaskRunner::Wasm)]
+    tasks: BenchTaskRunner,
     /// For recovery: how long a server waits before it takes over from one that is gone, in milliseconds; as `onward serve` does
     /// unless told
     #[arg(long, value_name = "MS")]
@@ -76,7 +76,7 @@ pub(crate) struct Args {
 
 /// What can be measured.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Workload {
+enum BenchWorkload {
     /// 10 tasks, one after the other
     Chain,
     /// 1,000 tasks at once, joined
@@ -95,7 +95,7 @@ enum Workload {
 
 /// Who performs tasks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Tasks {
+enum BenchTaskRunner {
     /// The server, as components that reach nobody: a workflow goes on with them while its last steps are being stored
     Wasm,
     /// The server, as components that may send requests: each task waits until what led to it is durable
@@ -104,8 +104,8 @@ enum Tasks {
     Worker,
 }
 
-impl Tasks {
-    const fn name(self) -> &'static str {
+impl BenchTaskRunner {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::Wasm => "wasm",
             Self::Outgoing => "outgoing",
@@ -114,15 +114,15 @@ impl Tasks {
     }
 
     /// The task that each step is, if it is not the component's own.
-    const fn task(self) -> Option<&'static str> {
+    const fn task_name(self) -> Option<&'static str> {
         match self {
             Self::Wasm | Self::Outgoing => None,
-            Self::Worker => Some(worker::TASK),
+            Self::Worker => Some(worker::TASK_NAME),
         }
     }
 
     /// Where tasks may send requests. None is sent, and nobody has this name.
-    fn hosts(self) -> Vec<String> {
+    fn allowed_hosts(self) -> Vec<String> {
         match self {
             Self::Wasm | Self::Worker => Vec::new(),
             Self::Outgoing => vec!["tasks.invalid".to_owned()],
@@ -131,35 +131,35 @@ impl Tasks {
 }
 
 /// How much is measured.
-struct Settings {
-    tasks: Tasks,
+struct BenchSettings {
+    tasks: BenchTaskRunner,
     /// How long there is load before anything counts.
     warm_up: Duration,
-    measured: Duration,
+    measure_time: Duration,
     /// How long the yardstick is measured, before and after.
-    yardstick: Duration,
+    yardstick_time: Duration,
     long_steps: u32,
     fanout_steps: u32,
-    parked: usize,
-    in_flight: usize,
-    dispatched: u32,
+    parked_executions: usize,
+    in_flight_executions: usize,
+    dispatched_items: u32,
     /// Items that wait, when many do.
-    waiting: u32,
+    waiting_items: u32,
     lease_ms: Option<u64>,
 }
 
-impl Settings {
+impl BenchSettings {
     /// The worker that performs the tasks, if one does.
-    fn worker(&self, server: &server::Server) -> anyhow::Result<Option<worker::Running>> {
-        (self.tasks == Tasks::Worker).then(|| worker::Running::of(server)).transpose()
+    fn spawn_worker(&self, server: &server::BenchServer) -> anyhow::Result<Option<worker::BenchWorker>> {
+        (self.tasks == BenchTaskRunner::Worker).then(|| worker::BenchWorker::spawn_for(server)).transpose()
     }
 }
 
-impl Args {
+impl BenchArgs {
     /// Nothing that was asked for goes by unnoticed.
-    fn expect_use(&self) -> anyhow::Result<()> {
-        use Workload::{Chain, Dispatch, Fanout, Parked, Recovery, Start};
-        let options: [(&str, bool, &[Workload]); 4] = [
+    fn reject_unused_options(&self) -> anyhow::Result<()> {
+        use BenchWorkload::{Chain, Dispatch, Fanout, Parked, Recovery, Start};
+        let options: [(&str, bool, &[BenchWorkload]); 4] = [
             ("--concurrency is for chain, start and dispatch", self.concurrency.is_some(), &[Chain, Start, Dispatch]),
             ("--seconds is for chain, fanout and start", self.seconds.is_some(), &[Chain, Fanout, Start]),
             ("--count is for parked, recovery and dispatch", self.count.is_some(), &[Parked, Recovery, Dispatch]),
@@ -174,92 +174,92 @@ impl Args {
         Ok(())
     }
 
-    fn settings(&self) -> Settings {
+    fn to_settings(&self) -> BenchSettings {
         let seconds = self.seconds.map(|seconds| Duration::from_secs(seconds.into()));
         let count = self.count.map(|count| count as usize);
         let ms = Duration::from_millis;
         if self.quick {
-            return Settings {
+            return BenchSettings {
                 tasks: self.tasks,
                 warm_up: ms(200),
-                measured: seconds.unwrap_or(ms(1_000)),
-                yardstick: ms(200),
+                measure_time: seconds.unwrap_or(ms(1_000)),
+                yardstick_time: ms(200),
                 long_steps: 1_000,
                 fanout_steps: 100,
-                parked: count.unwrap_or(2_000),
-                in_flight: count.unwrap_or(200),
-                dispatched: self.count.unwrap_or(20_000),
-                waiting: 100_000,
+                parked_executions: count.unwrap_or(2_000),
+                in_flight_executions: count.unwrap_or(200),
+                dispatched_items: self.count.unwrap_or(20_000),
+                waiting_items: 100_000,
                 lease_ms: self.lease_ms,
             };
         }
-        Settings {
+        BenchSettings {
             tasks: self.tasks,
             warm_up: ms(2_000),
-            measured: seconds.unwrap_or(ms(10_000)),
-            yardstick: ms(1_000),
+            measure_time: seconds.unwrap_or(ms(10_000)),
+            yardstick_time: ms(1_000),
             long_steps: 5_000,
             fanout_steps: 1_000,
-            parked: count.unwrap_or(50_000),
-            in_flight: count.unwrap_or(1_000),
-            dispatched: self.count.unwrap_or(100_000),
-            waiting: 1_000_000,
+            parked_executions: count.unwrap_or(50_000),
+            in_flight_executions: count.unwrap_or(1_000),
+            dispatched_items: self.count.unwrap_or(100_000),
+            waiting_items: 1_000_000,
             lease_ms: self.lease_ms,
         }
     }
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    block_on(measure(args))
+pub(crate) fn run_bench(args: &BenchArgs) -> anyhow::Result<ExitCode> {
+    block_on(measure_stores(args))
 }
 
-async fn measure(args: &Args) -> anyhow::Result<ExitCode> {
+async fn measure_stores(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     if let Some(url) = &args.as_worker_of {
-        return worker::run(url).await;
+        return worker::run_bench_worker(url).await;
     }
     if cfg!(debug_assertions) {
-        paint::say("this is a debug build: its figures say nothing");
+        console::print_message("this is a debug build: its figures say nothing");
     }
-    descriptors::allow_many();
-    args.expect_use()?;
-    let settings = args.settings();
-    let places = Place::find_all(&args.stores)?;
-    let mut signals = Signals::listen()?;
+    fd_limit::raise_fd_limit();
+    args.reject_unused_options()?;
+    let settings = args.to_settings();
+    let places = BenchDatabase::parse_urls(&args.stores)?;
+    let mut signals = ShutdownSignals::install_handlers()?;
     let outcome = tokio::select! {
-        () = signals.next() => None,
-        measured = measure_all(args, &settings, &places) => Some(measured),
+        () = signals.next_signal() => None,
+        measured = measure_workloads(args, &settings, &places) => Some(measured),
     };
     for place in &places {
-        place.clean().await?;
+        place.drop_schemas().await?;
     }
     let Some(measured) = outcome else { return Ok(EXIT_INTERRUPTED.into()) };
-    report::print(args.json, args.tasks, &measured?)?;
+    report::print_report(args.json, args.tasks, &measured?)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// All that is measured, in each of the places.
-async fn measure_all(args: &Args, settings: &Settings, places: &[Place]) -> anyhow::Result<Vec<(Facts, Vec<Figures>)>> {
+async fn measure_workloads(args: &BenchArgs, settings: &BenchSettings, places: &[BenchDatabase]) -> anyhow::Result<Vec<(BenchEnvironment, Vec<BenchFigures>)>> {
     let mut all = Vec::new();
     for place in places {
-        all.push((place.facts().await?, Vec::new()));
+        all.push((place.read_environment().await?, Vec::new()));
     }
-    let chosen = if args.workloads.is_empty() { Workload::value_variants() } else { &args.workloads };
+    let chosen = if args.workloads.is_empty() { BenchWorkload::value_variants() } else { &args.workloads };
     let each =
-        chosen.iter().flat_map(|workload| workload.lanes(args.concurrency).into_iter().map(move |it| (workload, it)));
+        chosen.iter().flat_map(|workload| workload.lane_counts(args.concurrency).into_iter().map(move |it| (workload, it)));
     for (workload, lanes) in each {
         for (place, (_, measured)) in places.iter().zip(&mut all) {
-            let figures = workload.measure(place, settings, lanes).await?;
+            let figures = workload.measure_on(place, settings, lanes).await?;
             ensure!(figures.units > 0, "{} did nothing in the time: --seconds N", figures.workload);
             measured.push(figures);
-            place.clean().await?;
+            place.drop_schemas().await?;
         }
     }
     Ok(all)
 }
 
-impl Workload {
+impl BenchWorkload {
     /// How many executions at a time, one measurement each.
-    fn lanes(self, told: Option<u16>) -> Vec<usize> {
+    fn lane_counts(self, told: Option<u16>) -> Vec<usize> {
         match (self, told) {
             (Self::Chain | Self::Start | Self::Dispatch, Some(lanes)) => vec![lanes.into()],
             (Self::Chain, None) => vec![1, 64],
@@ -269,15 +269,15 @@ impl Workload {
         }
     }
 
-    async fn measure(self, place: &Place, settings: &Settings, lanes: usize) -> anyhow::Result<Figures> {
+    async fn measure_on(self, place: &BenchDatabase, settings: &BenchSettings, lanes: usize) -> anyhow::Result<BenchFigures> {
         match self {
-            Self::Chain => chain::measure(place, settings, lanes).await,
-            Self::Start => start::measure(place, settings, lanes).await,
-            Self::Fanout => fanout::measure(place, settings).await,
-            Self::Long => long::measure(place, settings).await,
-            Self::Parked => parked::measure(place, settings).await,
-            Self::Recovery => recovery::measure(place, settings).await,
-            Self::Dispatch => dispatch::measure(place, settings, lanes).await,
+            Self::Chain => chain::measure_chain(place, settings, lanes).await,
+            Self::Start => start::measure_start(place, settings, lanes).await,
+            Self::Fanout => fanout::measure_fanout(place, settings).await,
+            Self::Long => long::measure_long(place, settings).await,
+            Self::Parked => parked::measure_parked(place, settings).await,
+            Self::Recovery => recovery::measure_recovery(place, settings).await,
+            Self::Dispatch => dispatch::measure_dispatch(place, settings, lanes).await,
         }
     }
 }

@@ -7,30 +7,30 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use onward_api::client::Client;
-use onward_api::{Json, Onward as _};
+use onward_api::client::ApiClient;
+use onward_api::{RawJson, OnwardApi as _};
 use onward_journal::{Event, ExecutionId, JournalEvent, Timestamp};
-use onward_store::{Clock as _, SystemClock};
+use onward_store::{StoreClock as _, SystemClock};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::driver::{Work, start_all, wait_all};
-use super::figures::{Figures, Latencies};
-use super::outside::Outside;
-use super::place::Place;
-use super::server::{Server, Start, nothing_yet};
-use super::{Settings, Tasks, paint};
-use crate::events;
+use super::load_driver::{BenchInvocation, start_executions, wait_for_executions};
+use super::figures::{BenchFigures, BenchLatencies};
+use super::effect_server::EffectServer;
+use super::database::BenchDatabase;
+use super::server::{BenchServer, BenchServerLauncher, usage_before_start};
+use super::{BenchSettings, BenchTaskRunner, console};
+use crate::journal_reader;
 
 const LANES: usize = 64;
 
 const STEPS: u32 = 10;
 
 /// How long it may take until all are in flight.
-const PATIENCE: Duration = Duration::from_secs(25);
+const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// When things were done, from the start of the second server on.
-struct Times {
+struct RecoveryTimes {
     killed_at: Timestamp,
     answered: Duration,
     finished: Duration,
@@ -38,7 +38,7 @@ struct Times {
 
 /// What all journals say together.
 #[derive(Default)]
-struct Account {
+struct RecoveryTally {
     /// Operations with a result.
     recorded: u64,
     /// Operations with more than one.
@@ -49,95 +49,95 @@ struct Account {
     first_after: Option<Timestamp>,
 }
 
-pub(super) async fn measure(place: &Place, settings: &Settings) -> anyhow::Result<Figures> {
-    let count = settings.in_flight;
-    paint::say(format_args!("recovery, {count} in flight"));
-    let mut store = place.make().await?;
-    let raw_before = store.raw_rate(settings.yardstick).await?;
-    let outside = Outside::listen().await?;
-    let mut start = Start::on(&store).await?;
+pub(super) async fn measure_recovery(place: &BenchDatabase, settings: &BenchSettings) -> anyhow::Result<BenchFigures> {
+    let count = settings.in_flight_executions;
+    console::print_message(format_args!("recovery, {count} in flight"));
+    let mut store = place.create_store().await?;
+    let raw_before = store.measure_commit_rate(settings.yardstick_time).await?;
+    let outside = EffectServer::listen_on_loopback().await?;
+    let mut start = BenchServerLauncher::for_store(&store).await?;
     (start.lease_ms, start.host) = (settings.lease_ms, Some(outside.host.clone()));
-    let server = start.run_with_workflows(settings.tasks).await?;
-    let _worker = settings.worker(&server)?;
-    let executions = all_in_flight(&server, settings.tasks, &outside, count).await?;
-    server.kill()?;
-    let held = outside.seen().len();
-    outside.open();
-    let before = nothing_yet(&store).await?;
-    let (server, times) = recovered(&start, settings, &executions).await?;
-    let used = server.meters(&store).await?.since(before);
-    let account = account(&server.client, &executions, times.killed_at).await?;
-    server.kill()?;
-    let raw_after = store.raw_rate(settings.yardstick).await?;
+    let server = start.spawn_with_workflows(settings.tasks).await?;
+    let _worker = settings.spawn_worker(&server)?;
+    let executions = start_all_in_flight(&server, settings.tasks, &outside, count).await?;
+    server.kill_server()?;
+    let held = outside.counts_by_key().len();
+    outside.start_answering();
+    let before = usage_before_start(&store).await?;
+    let (server, times) = restart_and_finish(&start, settings, &executions).await?;
+    let used = server.read_usage(&store).await?.usage_since(before);
+    let account = tally_journals(&server.client, &executions, times.killed_at).await?;
+    server.kill_server()?;
+    let raw_after = store.measure_commit_rate(settings.yardstick_time).await?;
     drop(store);
     let wanted = count as u64 * u64::from(STEPS + 1);
     ensure!(account.recorded == wanted, "{} of {wanted} operations have a result: this is a defect", account.recorded);
-    let figures = Figures {
+    let figures = BenchFigures {
         workload: "recovery",
         concurrency: held,
         unit: "step",
         executions: count,
         units: account.recorded_after,
         took: times.finished,
-        latencies: Latencies::default(),
+        latencies: BenchLatencies::default(),
         used,
-        raw_rates: [raw_before, raw_after],
-        more: Vec::new(),
+        commit_rates: [raw_before, raw_after],
+        extra_figures: Vec::new(),
     };
-    Ok(told(figures, &account, &outside, &times))
+    Ok(with_recovery_figures(figures, &account, &outside, &times))
 }
 
 /// Starts executions until so many wait for somebody outside.
-async fn all_in_flight(server: &Server, tasks: Tasks, outside: &Outside, count: usize) -> anyhow::Result<Vec<String>> {
-    let input = json!({ "load": { "steps": STEPS, "task": tasks.task() }, "url": outside.url() }).to_string();
-    let work = Work { function: "bench_recovery", input: Json::parse(&input).context("the input is not JSON")? };
-    let executions = start_all(&server.client, &work, LANES, count).await?;
-    let waiting = tokio::time::timeout(PATIENCE, outside.until(count)).await;
+async fn start_all_in_flight(server: &BenchServer, tasks: BenchTaskRunner, outside: &EffectServer, count: usize) -> anyhow::Result<Vec<String>> {
+    let input = json!({ "load": { "steps": STEPS, "task": tasks.task_name() }, "url": outside.effects_url() }).to_string();
+    let work = BenchInvocation { function: "bench_recovery", input: RawJson::parse(&input).context("the input is not JSON")? };
+    let executions = start_executions(&server.client, &work, LANES, count).await?;
+    let waiting = tokio::time::timeout(IN_FLIGHT_TIMEOUT, outside.wait_for_requests(count)).await;
     waiting.context("not all executions get as far: are there enough open files (ulimit -n)?")??;
     Ok(executions)
 }
 
 /// Another server, once it has finished them all.
-async fn recovered(start: &Start, settings: &Settings, executions: &[String]) -> anyhow::Result<(Server, Times)> {
+async fn restart_and_finish(start: &BenchServerLauncher, settings: &BenchSettings, executions: &[String]) -> anyhow::Result<(BenchServer, RecoveryTimes)> {
     let (killed_at, begun) = (SystemClock.now(), Instant::now());
-    let server = start.run()?;
-    server.client.functions().await?;
+    let server = start.spawn_server()?;
+    server.client.list_functions().await?;
     let answered = begun.elapsed();
     // The old one knows where the old server was.
-    let _worker = settings.worker(&server)?;
-    wait_all(&server.client, executions, LANES).await?;
-    Ok((server, Times { killed_at, answered, finished: begun.elapsed() }))
+    let _worker = settings.spawn_worker(&server)?;
+    wait_for_executions(&server.client, executions, LANES).await?;
+    Ok((server, RecoveryTimes { killed_at, answered, finished: begun.elapsed() }))
 }
 
 /// What only this workload has.
-fn told(figures: Figures, account: &Account, outside: &Outside, times: &Times) -> Figures {
+fn with_recovery_figures(figures: BenchFigures, account: &RecoveryTally, outside: &EffectServer, times: &RecoveryTimes) -> BenchFigures {
     let ms = |duration: Duration| duration.as_secs_f64() * 1_000.0;
     let micros = account.first_after.map_or(0, |first| first.as_micros() - times.killed_at.as_micros());
-    let (seen, in_flight) = (outside.seen(), figures.concurrency);
+    let (seen, in_flight) = (outside.counts_by_key(), figures.concurrency);
     let again = seen.values().filter(|times| **times > 1).count();
     figures
-        .with("inFlight", "in flight when killed", in_flight as f64, "executions")
-        .with("firstAnswerMs", "until the next server answers", ms(times.answered), "ms")
-        .with("firstResultMs", "until the first result is recorded", micros as f64 / 1_000.0, "ms")
-        .with("allFinishedMs", "until all are finished", ms(times.finished), "ms")
-        .with("recorded", "operations with a result", account.recorded as f64, "")
-        .with("recordedTwice", "operations with two", account.recorded_twice as f64, "")
-        .with("effects", "effects asked for outside", seen.len() as f64, "")
-        .with("effectsRepeated", "of these, asked for again", again as f64, "with the same key")
+        .with_figure("inFlight", "in flight when killed", in_flight as f64, "executions")
+        .with_figure("firstAnswerMs", "until the next server answers", ms(times.answered), "ms")
+        .with_figure("firstResultMs", "until the first result is recorded", micros as f64 / 1_000.0, "ms")
+        .with_figure("allFinishedMs", "until all are finished", ms(times.finished), "ms")
+        .with_figure("recorded", "operations with a result", account.recorded as f64, "")
+        .with_figure("recordedTwice", "operations with two", account.recorded_twice as f64, "")
+        .with_figure("effects", "effects asked for outside", seen.len() as f64, "")
+        .with_figure("effectsRepeated", "of these, asked for again", again as f64, "with the same key")
 }
 
 /// Reads all journals.
-async fn account(client: &Client, executions: &[String], killed_at: Timestamp) -> anyhow::Result<Account> {
-    let mut account = Account::default();
+async fn tally_journals(client: &ApiClient, executions: &[String], killed_at: Timestamp) -> anyhow::Result<RecoveryTally> {
+    let mut account = RecoveryTally::default();
     for execution in executions {
         let id: ExecutionId = execution.parse()?;
-        account.take_in(&events::of(client, id, 0, 0).await?, killed_at);
+        account.add_journal(&journal_reader::read_journal_events(client, id, 0, 0).await?, killed_at);
     }
     Ok(account)
 }
 
-impl Account {
-    fn take_in(&mut self, journal: &[JournalEvent], killed_at: Timestamp) {
+impl RecoveryTally {
+    fn add_journal(&mut self, journal: &[JournalEvent], killed_at: Timestamp) {
         let is_after = |event: &JournalEvent| event.timestamp > killed_at;
         let mut results: Vec<_> = Vec::new();
         for recorded in journal {

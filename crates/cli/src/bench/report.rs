@@ -4,21 +4,21 @@ use std::io::{self, Write as _};
 
 use serde_json::{Map, Value, json};
 
-use super::Tasks;
-use super::figures::Figures;
-use super::place::Facts;
+use super::BenchTaskRunner;
+use super::figures::BenchFigures;
+use super::database::BenchEnvironment;
 
-pub(super) fn print(as_json: bool, tasks: Tasks, places: &[(Facts, Vec<Figures>)]) -> io::Result<()> {
+pub(super) fn print_report(as_json: bool, tasks: BenchTaskRunner, places: &[(BenchEnvironment, Vec<BenchFigures>)]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (number, (facts, all)) in places.iter().enumerate() {
         if as_json {
-            writeln!(out, "{}", document(tasks, facts, all))?;
+            writeln!(out, "{}", report_json(tasks, facts, all))?;
             continue;
         }
         if number > 0 {
             writeln!(out)?;
         }
-        for line in table(tasks, facts, all) {
+        for line in format_table(tasks, facts, all) {
             writeln!(out, "{line}")?;
         }
     }
@@ -26,10 +26,10 @@ pub(super) fn print(as_json: bool, tasks: Tasks, places: &[(Facts, Vec<Figures>)
 }
 
 /// The heads of the columns.
-const HEADS: [&str; 9] =
+const COLUMN_HEADS: [&str; 9] =
     ["a second", "p50 ms", "p99 ms", "commits", "MB written", "bytes each", "CPU s", "CPU µs each", "× yardstick"];
 
-fn table(tasks: Tasks, facts: &Facts, all: &[Figures]) -> Vec<String> {
+fn format_table(tasks: BenchTaskRunner, facts: &BenchEnvironment, all: &[BenchFigures]) -> Vec<String> {
     let machine = &facts.machine;
     let kernel = machine.kernel.as_deref().unwrap_or("unknown");
     let mut lines = vec![
@@ -38,53 +38,53 @@ fn table(tasks: Tasks, facts: &Facts, all: &[Figures]) -> Vec<String> {
             "{} cores, kernel {kernel}{}; the driver runs on them too; tasks: {}",
             machine.cores,
             machine.file_system.as_ref().map_or_else(String::new, |kind| format!(", {kind}")),
-            tasks.name(),
+            tasks.as_str(),
         ),
         "yardstick: plain one-row commits of the same database, one after the other, before and after".to_owned(),
         String::new(),
-        row("", &HEADS.map(str::to_owned)),
+        format_row("", &COLUMN_HEADS.map(str::to_owned)),
     ];
     for figures in all {
-        lines.push(row(&name(figures), &cells(figures)));
-        for more in &figures.more {
-            lines.push(format!("  {:<34} {:>12} {}", more.label, grouped(more.value), more.unit).trim_end().to_owned());
+        lines.push(format_row(&workload_label(figures), &format_cells(figures)));
+        for more in &figures.extra_figures {
+            lines.push(format!("  {:<34} {:>12} {}", more.label, group_digits(more.value), more.unit).trim_end().to_owned());
         }
-        let before_and_after = figures.raw_rates.map(grouped).join(" and ");
+        let before_and_after = figures.commit_rates.map(group_digits).join(" and ");
         lines.push(format!("  {:<34} {before_and_after} commits/s", "yardstick"));
     }
     lines
 }
 
-fn name(figures: &Figures) -> String {
+fn workload_label(figures: &BenchFigures) -> String {
     format!("{} × {}, {}s", figures.workload, figures.concurrency, figures.unit)
 }
 
-fn cells(figures: &Figures) -> [String; 9] {
+fn format_cells(figures: &BenchFigures) -> [String; 9] {
     let ms = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.2}"));
-    let whole = |value: Option<f64>| value.map_or_else(String::new, grouped);
+    let whole = |value: Option<f64>| value.map_or_else(String::new, group_digits);
     let used = &figures.used;
     let written = used.written_bytes.map(|bytes| bytes as f64);
     let cpu = used.cpu.map(|cpu| cpu.as_secs_f64());
     [
-        grouped(figures.per_second()),
+        group_digits(figures.per_second()),
         ms(figures.latencies.p50_ms()),
         ms(figures.latencies.p99_ms()),
         whole(used.commits.map(|count| count as f64)),
         written.map_or_else(String::new, |bytes| format!("{:.1}", bytes / 1e6)),
-        whole(written.map(|bytes| figures.each(bytes))),
+        whole(written.map(|bytes| figures.per_unit(bytes))),
         cpu.map_or_else(String::new, |seconds| format!("{seconds:.2}")),
-        whole(cpu.map(|seconds| figures.each(seconds * 1e6))),
-        format!("{:.2}", figures.per_second() / figures.raw_rate()),
+        whole(cpu.map(|seconds| figures.per_unit(seconds * 1e6))),
+        format!("{:.2}", figures.per_second() / figures.mean_commit_rate()),
     ]
 }
 
-fn row(name: &str, cells: &[String; 9]) -> String {
+fn format_row(name: &str, cells: &[String; 9]) -> String {
     let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>11}")).collect();
     format!("{name:<24} {}", cells.join(" ")).trim_end().to_owned()
 }
 
 /// A whole number with commas; a small one with what it has behind the point.
-fn grouped(value: f64) -> String {
+fn group_digits(value: f64) -> String {
     if value.abs() < 10.0 && value.fract() != 0.0 {
         return format!("{value:.2}");
     }
@@ -99,22 +99,22 @@ fn grouped(value: f64) -> String {
     text
 }
 
-fn document(tasks: Tasks, facts: &Facts, all: &[Figures]) -> Value {
+fn report_json(tasks: BenchTaskRunner, facts: &BenchEnvironment, all: &[BenchFigures]) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "store": facts.store,
         "durability": facts.durability,
-        "tasks": tasks.name(),
+        "tasks": tasks.as_str(),
         "machine": {
             "cores": facts.machine.cores,
             "kernel": facts.machine.kernel,
             "fileSystem": facts.machine.file_system,
         },
-        "workloads": all.iter().map(workload).collect::<Vec<Value>>(),
+        "workloads": all.iter().map(workload_json).collect::<Vec<Value>>(),
     })
 }
 
-fn workload(figures: &Figures) -> Value {
+fn workload_json(figures: &BenchFigures) -> Value {
     let used = &figures.used;
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
@@ -131,9 +131,9 @@ fn workload(figures: &Figures) -> Value {
     put("writtenBytes", json!(used.written_bytes));
     put("cpuSeconds", json!(used.cpu.map(|cpu| cpu.as_secs_f64())));
     put("driverCpuSeconds", json!(used.driver_cpu.map(|cpu| cpu.as_secs_f64())));
-    put("rawCommitsPerSecond", json!(figures.raw_rates));
-    put("timesRaw", json!(figures.per_second() / figures.raw_rate()));
-    for more in &figures.more {
+    put("rawCommitsPerSecond", json!(figures.commit_rates));
+    put("timesRaw", json!(figures.per_second() / figures.mean_commit_rate()));
+    for more in &figures.extra_figures {
         put(more.key, json!(more.value));
     }
     Value::Object(object)
@@ -141,12 +141,12 @@ fn workload(figures: &Figures) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::grouped;
+    use super::group_digits;
 
     #[test]
     fn large_numbers_have_commas_and_small_ones_a_point() {
         for (value, shown) in [(0.0, "0"), (1.234, "1.23"), (12.34, "12"), (999.0, "999"), (1_234_567.0, "1,234,567")] {
-            assert_eq!(grouped(value), shown);
+            assert_eq!(group_digits(value), shown);
         }
     }
 }

@@ -3,23 +3,23 @@
 use anyhow::ensure;
 use serde_json::Value;
 
-use super::Settings;
-use super::driver::Until;
-use super::figures::Figures;
-use super::place::Place;
-use super::rate::{self, Rate};
+use super::BenchSettings;
+use super::load_driver::BenchStopCondition;
+use super::figures::BenchFigures;
+use super::database::BenchDatabase;
+use super::throughput::{self, ThroughputWorkload};
 
-pub(super) async fn measure(place: &Place, settings: &Settings, lanes: usize) -> anyhow::Result<Figures> {
-    let rate = Rate {
+pub(super) async fn measure_start(place: &BenchDatabase, settings: &BenchSettings, lanes: usize) -> anyhow::Result<BenchFigures> {
+    let rate = ThroughputWorkload {
         workload: "start",
         function: "bench_empty",
         input: Value::Null,
         unit: "start",
         units: 1,
         lanes,
-        until: Until::Elapsed(settings.measured),
+        until: BenchStopCondition::Elapsed(settings.measure_time),
     };
-    let (figures, result) = rate::measure(place, settings, rate).await?;
+    let (figures, result) = throughput::measure_throughput(place, settings, rate).await?;
     ensure!(result == 0, "an empty workflow returned {result}");
     Ok(figures)
 }

@@ -4,41 +4,41 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use onward_worker::{Access, Failure, Task, Worker};
+use onward_worker::{ClientConfig, TaskFailure, WorkerTaskContext, Worker};
 
-use super::figures::Figures;
-use super::server::{Process, Server};
-use super::usage;
+use super::figures::BenchFigures;
+use super::server::{ChildProcess, BenchServer};
+use super::process_usage;
 
 /// The task that no component has.
-pub(super) const TASK: &str = "bench_far";
+pub(super) const TASK_NAME: &str = "bench_far";
 
 /// As many as there are lanes, and some more.
 const SLOTS: usize = 128;
 
 /// A worker process that is killed in the end.
-pub(super) struct Running(Process);
+pub(super) struct BenchWorker(ChildProcess);
 
-impl Running {
+impl BenchWorker {
     /// One for this server.
-    pub(super) fn of(server: &Server) -> anyhow::Result<Self> {
+    pub(super) fn spawn_for(server: &BenchServer) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
         command.args(["bench", "--as-worker-of", &server.url]).env("ONWARD_TOKEN", &server.token);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        Ok(Self(Process(command.spawn().context("cannot start a worker")?)))
+        Ok(Self(ChildProcess(command.spawn().context("cannot start a worker")?)))
     }
 
     /// CPU time that it has used so far.
-    pub(super) fn cpu(&self) -> Option<Duration> {
-        usage::cpu(self.0.0.id())
+    pub(super) fn cpu_time(&self) -> Option<Duration> {
+        process_usage::cpu_time(self.0.0.id())
     }
 
     /// What it has used since.
-    pub(super) fn told(&self, figures: Figures, before: Option<Duration>) -> Figures {
-        match (self.cpu(), before) {
+    pub(super) fn with_worker_figure(&self, figures: BenchFigures, before: Option<Duration>) -> BenchFigures {
+        match (self.cpu_time(), before) {
             (Some(now), Some(before)) => {
                 let used = now.saturating_sub(before).as_secs_f64();
-                figures.with("workerCpuSeconds", "CPU of the worker", used, "s")
+                figures.with_figure("workerCpuSeconds", "CPU of the worker", used, "s")
             }
             _ => figures,
         }
@@ -46,10 +46,10 @@ impl Running {
 }
 
 /// Performs tasks until it is killed.
-pub(super) async fn run(url: &str) -> anyhow::Result<ExitCode> {
-    let access = Access { url: url.to_owned(), token: std::env::var("ONWARD_TOKEN").ok(), scope: None };
-    let step = |(): (), _: Task| std::future::ready(Ok::<u32, Failure>(1));
-    let worker = Worker::new(&access)?.named("bench").slots(SLOTS).task(TASK, step);
+pub(super) async fn run_bench_worker(url: &str) -> anyhow::Result<ExitCode> {
+    let access = ClientConfig { url: url.to_owned(), token: std::env::var("ONWARD_TOKEN").ok(), scope: None };
+    let step = |(): (), _: WorkerTaskContext| std::future::ready(Ok::<u32, TaskFailure>(1));
+    let worker = Worker::new(&access)?.with_name("bench").with_slots(SLOTS).register_task(TASK_NAME, step);
     worker.run(std::future::pending()).await?;
     Ok(ExitCode::SUCCESS)
 }

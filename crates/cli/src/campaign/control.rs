@@ -3,32 +3,32 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::campaign::Control;
+use onward_api::campaign::CampaignControl;
 
-use super::{ByArg, RunArg, ls};
-use crate::access::{Want, WorkArgs};
-use crate::paint;
+use super::{ActorArg, CampaignRunArg, ls};
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::console;
 
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CampaignControlArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     #[command(flatten)]
-    run: RunArg,
+    run: CampaignRunArg,
     #[command(flatten)]
-    by: ByArg,
+    actor: ActorArg,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) async fn run(args: &Args, control: Control) -> anyhow::Result<ExitCode> {
-    let onward = args.work.open(Want::Write).await?;
-    let run = onward.control_campaign(&args.run.run, control, args.by.by()).await?;
+pub(crate) async fn control_campaign_run(args: &CampaignControlArgs, control: CampaignControl) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Write).await?;
+    let run = onward.control_campaign_run(&args.run.run, control, args.actor.requested_by()).await?;
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&run)?)?;
     } else {
-        paint::say(format_args!("{} is {}", run.summary.run, ls::status(&run.summary)));
+        console::print_message(format_args!("{} is {}", run.summary.run, ls::status_label(&run.summary)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,15 +1,15 @@
 //! Campaigns: check, preview, deploy, watch, pause, resume, cancel and try again.
 
-mod bar;
+mod progress_bar;
 mod check;
 mod control;
 mod deploy;
-mod file;
+mod local_campaign;
 mod ls;
 mod preview;
 mod retry;
 mod show;
-mod stalled;
+mod stall_detector;
 mod suppress;
 mod watch;
 
@@ -17,58 +17,58 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
-use onward_api::campaign::By;
+use onward_api::campaign::OperatorActionRequest;
 
-use crate::waiting::block_on;
+use crate::retry::block_on;
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
-    Check(check::Args),
-    Preview(preview::Args),
-    Deploy(deploy::Args),
-    Ls(ls::Args),
-    Show(show::Args),
-    Watch(watch::Args),
+pub(crate) enum CampaignSubcommand {
+    Check(check::CampaignCheckArgs),
+    Preview(preview::CampaignPreviewArgs),
+    Deploy(deploy::CampaignDeployArgs),
+    Ls(ls::CampaignListArgs),
+    Show(show::CampaignShowArgs),
+    Watch(watch::CampaignWatchArgs),
     /// Begin nothing more until the campaign run is resumed; what is under way is settled
     ///
     /// Exit codes: 0 it is paused, 2 it could not be: it is over, say.
-    Pause(control::Args),
+    Pause(control::CampaignControlArgs),
     /// Go on with a campaign run that was paused
     ///
     /// Exit codes: 0 it goes on, 2 it could not: it is over, say.
-    Resume(control::Args),
+    Resume(control::CampaignControlArgs),
     /// Begin nothing more, ever: whoever was not reached by then is skipped
     ///
     /// Exit codes: 0 it is cancelled, 2 it could not be: it is over, say.
-    Cancel(control::Args),
-    Retry(retry::Args),
+    Cancel(control::CampaignControlArgs),
+    Retry(retry::CampaignRetryArgs),
     /// Leave people alone who want nothing more
     ///
     /// Exit codes: 0 it is done, 2 it could not be, or not for all.
     #[command(subcommand)]
-    Suppress(suppress::Command),
+    Suppress(suppress::SuppressSubcommand),
 }
 
-pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
-    use onward_api::campaign::Control;
+pub(crate) fn run_campaign_command(command: &CampaignSubcommand) -> anyhow::Result<ExitCode> {
+    use onward_api::campaign::CampaignControl;
     match command {
-        Command::Check(args) => block_on(check::run(args)),
-        Command::Preview(args) => block_on(preview::run(args)),
-        Command::Deploy(args) => block_on(deploy::run(args)),
-        Command::Ls(args) => block_on(ls::run(args)),
-        Command::Show(args) => block_on(show::run(args)),
-        Command::Watch(args) => block_on(watch::run(args)),
-        Command::Pause(args) => block_on(control::run(args, Control::Paused)),
-        Command::Resume(args) => block_on(control::run(args, Control::Active)),
-        Command::Cancel(args) => block_on(control::run(args, Control::Cancelled)),
-        Command::Retry(args) => block_on(retry::run(args)),
-        Command::Suppress(command) => block_on(suppress::run(command)),
+        CampaignSubcommand::Check(args) => block_on(check::check_campaign(args)),
+        CampaignSubcommand::Preview(args) => block_on(preview::preview_campaign(args)),
+        CampaignSubcommand::Deploy(args) => block_on(deploy::deploy_campaign(args)),
+        CampaignSubcommand::Ls(args) => block_on(ls::list_campaign_runs(args)),
+        CampaignSubcommand::Show(args) => block_on(show::show_campaign_run(args)),
+        CampaignSubcommand::Watch(args) => block_on(watch::watch_campaign(args)),
+        CampaignSubcommand::Pause(args) => block_on(control::control_campaign_run(args, CampaignControl::Paused)),
+        CampaignSubcommand::Resume(args) => block_on(control::control_campaign_run(args, CampaignControl::Active)),
+        CampaignSubcommand::Cancel(args) => block_on(control::control_campaign_run(args, CampaignControl::Cancelled)),
+        CampaignSubcommand::Retry(args) => block_on(retry::retry_campaign_run(args)),
+        CampaignSubcommand::Suppress(command) => block_on(suppress::run_suppress_command(command)),
     }
 }
 
 /// Which campaign run.
 #[derive(clap::Args)]
-pub(crate) struct RunArg {
+pub(crate) struct CampaignRunArg {
     /// The campaign run: its id, or the beginning of it
     #[arg(value_name = "RUN", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) run: String,
@@ -76,14 +76,14 @@ pub(crate) struct RunArg {
 
 /// Who wants something.
 #[derive(clap::Args)]
-pub(crate) struct ByArg {
+pub(crate) struct ActorArg {
     /// Who wants it, for the audit trail
     #[arg(long, env = "USER", hide_env = true, value_name = "NAME")]
     by: Option<String>,
 }
 
-impl ByArg {
-    pub(crate) fn by(&self) -> By {
-        By { by: self.by.clone() }
+impl ActorArg {
+    pub(crate) fn requested_by(&self) -> OperatorActionRequest {
+        OperatorActionRequest { by: self.by.clone() }
     }
 }

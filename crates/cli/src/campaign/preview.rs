@@ -7,18 +7,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use onward_api::campaign::{MessagePart, PreviewedMessage, Recipient};
-use onward_campaign::Composer;
-use onward_server::previewed;
+use onward_api::campaign::{MessagePart, MessagePreview, RecipientInput};
+use onward_campaign::TemplateComposer;
+use onward_server::preview_message;
 
-use super::file::Campaigned;
-use crate::paint;
+use super::local_campaign::LocalCampaign;
+use crate::console;
 
 /// Show what recipients would be sent. Nothing is stored or sent
 ///
 /// Exit codes: 0 it was shown, 1 something cannot be filled in, 2 it could not be shown.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CampaignPreviewArgs {
     /// The campaign file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -33,25 +33,25 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let file = Campaigned::load(&args.file)?;
-    let composer = Composer::new(&file.campaign)?;
-    let (mut rows, mut left, mut is_whole) = (file.rows()?, args.limit.get(), true);
+pub(crate) async fn preview_campaign(args: &CampaignPreviewArgs) -> anyhow::Result<ExitCode> {
+    let file = LocalCampaign::load(&args.file)?;
+    let composer = TemplateComposer::new(&file.campaign)?;
+    let (mut rows, mut left, mut is_whole) = (file.open_audience()?, args.limit.get(), true);
     // Somebody who is named again is not reached again.
     let mut seen = HashSet::new();
     while left > 0 {
-        let Some(recipient) = file.next(&mut rows)? else { break };
+        let Some(recipient) = file.next_recipient(&mut rows)? else { break };
         if args.id.as_ref().is_some_and(|id| *id != recipient.id) || !seen.insert(recipient.id.clone()) {
             continue;
         }
         left -= 1;
-        let Recipient { id, to, data } = recipient;
-        let message = previewed(&composer, onward_dispatcher::Recipient { id, address: to, data });
+        let RecipientInput { id, to, data } = recipient;
+        let message = preview_message(&composer, onward_dispatcher::AudienceRecipient { id, address: to, data });
         is_whole &= message.error.is_none();
         if args.json {
             writeln!(io::stdout(), "{}", serde_json::to_string(&message)?)?;
         } else {
-            print(&message)?;
+            print_preview(&message)?;
         }
     }
     if left == args.limit.get() {
@@ -63,20 +63,20 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!is_whole)))
 }
 
-fn print(message: &PreviewedMessage) -> io::Result<()> {
+fn print_preview(message: &MessagePreview) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
-    writeln!(out, "{:<12} {} ({})", "to", paint::plain(&message.to), paint::plain(&message.recipient))?;
+    writeln!(out, "{:<12} {} ({})", "to", console::escape_control_chars(&message.to), console::escape_control_chars(&message.recipient))?;
     if let Some(error) = &message.error {
-        writeln!(out, "{:<12} {}", paint::error("error"), paint::plain(error))?;
+        writeln!(out, "{:<12} {}", console::style_error("error"), console::escape_control_chars(error))?;
     }
     let (lines, short): (Vec<_>, Vec<_>) = message.parts.iter().partition(|part| part.text.contains('\n'));
     for MessagePart { name, text } in short {
-        writeln!(out, "{name:<12} {}", paint::plain(text))?;
+        writeln!(out, "{name:<12} {}", console::escape_control_chars(text))?;
     }
     for MessagePart { name, text } in lines {
         writeln!(out, "{name}")?;
         for line in text.lines() {
-            writeln!(out, "  {}", paint::plain(line))?;
+            writeln!(out, "  {}", console::escape_control_chars(line))?;
         }
     }
     writeln!(out)

@@ -3,22 +3,22 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::campaign::{AuditEntry, AuditListing, CampaignRun, CampaignSummary, CampaignTally, UnderWay};
+use onward_api::campaign::{CampaignAuditEntry, ListAuditEntriesQuery, CampaignRunView, CampaignRunSummary, CampaignTally, ActiveJobs};
 use serde::Serialize;
 
-use super::{RunArg, ls};
-use crate::access::{Access, Want, WorkArgs};
-use crate::paint;
+use super::{CampaignRunArg, ls};
+use crate::connection::{TargetConnection, AccessMode, ScopedConnectionArgs};
+use crate::console;
 
 /// Show a campaign run: what it is, how many were reached, and its audit trail
 ///
 /// Exit codes: 0 it was shown, 2 it could not be.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CampaignShowArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     #[command(flatten)]
-    run: RunArg,
+    run: CampaignRunArg,
     /// Entries of the audit trail that are shown: the last ones
     #[arg(long, default_value_t = 20, value_name = "N")]
     entries: usize,
@@ -28,32 +28,32 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct CampaignShowOutput<'a> {
     #[serde(flatten)]
-    run: &'a CampaignRun,
-    audit: &'a [AuditEntry],
+    run: &'a CampaignRunView,
+    audit: &'a [CampaignAuditEntry],
 }
 
 /// Entries that are asked for at a time.
-const PAGE: u32 = 1_000;
+const AUDIT_PAGE_SIZE: u32 = 1_000;
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let onward = args.work.open(Want::Read).await?;
-    let run = onward.campaign_run(&args.run.run).await?;
-    let audit = audit(&onward, &run.summary.run).await?;
+pub(crate) async fn show_campaign_run(args: &CampaignShowArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    let run = onward.get_campaign_run(&args.run.run).await?;
+    let audit = read_audit_trail(&onward, &run.summary.run).await?;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&Told { run: &run, audit: &audit })?)?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&CampaignShowOutput { run: &run, audit: &audit })?)?;
     } else {
         let skipped = audit.len().saturating_sub(args.entries);
-        print(&run, skipped, &audit[skipped..])?;
+        print_campaign_run(&run, skipped, &audit[skipped..])?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn audit(onward: &Access, run: &str) -> anyhow::Result<Vec<AuditEntry>> {
+async fn read_audit_trail(onward: &TargetConnection, run: &str) -> anyhow::Result<Vec<CampaignAuditEntry>> {
     let (mut entries, mut after) = (Vec::new(), None);
     loop {
-        let page = onward.campaign_audit(run, AuditListing { after, limit: Some(PAGE) }).await?;
+        let page = onward.list_audit_entries(run, ListAuditEntriesQuery { after, limit: Some(AUDIT_PAGE_SIZE) }).await?;
         entries.extend(page.entries);
         after = page.next;
         if after.is_none() {
@@ -62,13 +62,13 @@ async fn audit(onward: &Access, run: &str) -> anyhow::Result<Vec<AuditEntry>> {
     }
 }
 
-fn print(run: &CampaignRun, skipped: usize, audit: &[AuditEntry]) -> io::Result<()> {
-    let CampaignSummary { run: id, campaign, channel, items, jobs, scheduled_for, created_at, .. } = &run.summary;
+fn print_campaign_run(run: &CampaignRunView, skipped: usize, audit: &[CampaignAuditEntry]) -> io::Result<()> {
+    let CampaignRunSummary { run: id, campaign, channel, items, jobs, scheduled_for, created_at, .. } = &run.summary;
     let CampaignTally { served, failed, skipped: left_out, in_doubt, waiting } = run.tally;
     let mut out = anstream::stdout().lock();
-    writeln!(out, "run        {id}\ncampaign   {}", paint::plain(campaign))?;
-    writeln!(out, "channel    {} by {}", channel.as_str(), paint::plain(&run.provider))?;
-    writeln!(out, "status     {}", ls::status(&run.summary))?;
+    writeln!(out, "run        {id}\ncampaign   {}", console::escape_control_chars(campaign))?;
+    writeln!(out, "channel    {} by {}", channel.as_str(), console::escape_control_chars(&run.provider))?;
+    writeln!(out, "status     {}", ls::status_label(&run.summary))?;
     writeln!(out, "deployed   {created_at}\nscheduled  {scheduled_for}")?;
     if let Some(ended) = &run.summary.ended_at {
         writeln!(out, "ended      {ended}")?;
@@ -79,29 +79,29 @@ fn print(run: &CampaignRun, skipped: usize, audit: &[AuditEntry]) -> io::Result<
     if let Some(next) = &run.retried_by {
         writeln!(out, "retried by {next}")?;
     }
-    let jobs = paint::counted((*jobs).into(), "job");
+    let jobs = console::format_count((*jobs).into(), "job");
     writeln!(
         out,
         "items      {items} in {jobs}: {served} served, {failed} failed, {left_out} skipped, {in_doubt} in doubt, {waiting} waiting"
     )?;
-    if let Some(UnderWay { jobs, until }) = &run.under_way {
-        let jobs = paint::counted(*jobs, "job");
+    if let Some(ActiveJobs { jobs, until }) = &run.under_way {
+        let jobs = console::format_count(*jobs, "job");
         writeln!(out, "under way  {jobs}; if a worker is not heard of by {until}, what it holds is in doubt")?;
     }
     if let Some(waits) = &run.waits {
-        let why = waits.why.as_ref().map(|why| format!(": {}", paint::plain(why))).unwrap_or_default();
+        let why = waits.why.as_ref().map(|why| format!(": {}", console::escape_control_chars(why))).unwrap_or_default();
         writeln!(out, "waits      until {}{why}", waits.until)?;
     }
     if in_doubt > 0 {
-        writeln!(out, "           {}: onward outbox in-doubt", paint::error("nobody knows what became of some"))?;
+        writeln!(out, "           {}: onward outbox in-doubt", console::style_error("nobody knows what became of some"))?;
     }
     writeln!(out)?;
     if skipped > 0 {
         let earlier = if skipped == 1 { "entry" } else { "entries" };
         writeln!(out, "{skipped} earlier {earlier}: --entries N shows more")?;
     }
-    for AuditEntry { event, at, detail, .. } in audit {
-        writeln!(out, "{at:<27}  {event:<15}  {}", paint::plain(detail.as_str()))?;
+    for CampaignAuditEntry { event, at, detail, .. } in audit {
+        writeln!(out, "{at:<27}  {event:<15}  {}", console::escape_control_chars(detail.as_str()))?;
     }
     Ok(())
 }

@@ -7,50 +7,50 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use futures_util::stream::{self, StreamExt as _};
 use onward_api::campaign::ChannelName;
-use onward_api::outbox::{Suppress, Suppression, SuppressionListing, Unsuppressed};
+use onward_api::outbox::{AddSuppressionRequest, SuppressionEntry, ListSuppressionsQuery, RemoveSuppressionResponse};
 use onward_api::problem::{Code, Problem};
 use serde::Serialize;
 
-use crate::access::{Want, WorkArgs};
-use crate::pages::{ListArgs, Page};
-use crate::{names, paint};
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::paging::{ListOutputArgs, ListPage};
+use crate::{names_file, console};
 
 /// Addresses that are told to a server or a store at a time.
-const TOGETHER: usize = 16;
+const CONCURRENT_REQUESTS: usize = 16;
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum SuppressSubcommand {
     /// Reach somebody no more
     ///
     /// Exit codes: 0 they are left alone, 2 some are not: what was said is no address, say.
-    Add(AddArgs),
+    Add(SuppressAddArgs),
     /// Reach somebody again
     ///
     /// Exit codes: 0 they can be reached, 2 some cannot: what was said is no address, say.
-    Rm(RmArgs),
+    Rm(SuppressRemoveArgs),
     /// List those who want nothing more
     ///
     /// Exit codes: 0 they were listed, 2 they could not be.
-    Ls(LsArgs),
+    Ls(SuppressListArgs),
 }
 
 /// By which way.
 #[derive(clap::Args)]
-struct ChannelArg {
+struct SuppressChannelArg {
     /// The channel: email, voice or social
     #[arg(long, default_value = "email", value_parser = ["email", "voice", "social"])]
     channel: String,
 }
 
-impl ChannelArg {
-    fn channel(&self) -> anyhow::Result<ChannelName> {
+impl SuppressChannelArg {
+    fn parse_channel(&self) -> anyhow::Result<ChannelName> {
         Ok(serde_json::from_value(self.channel.as_str().into())?)
     }
 }
 
 /// Whom.
 #[derive(clap::Args)]
-struct Addresses {
+struct SuppressAddressArgs {
     /// Where they are reached
     #[arg(value_name = "ADDRESS", required_unless_present = "from")]
     addresses: Vec<String>,
@@ -62,27 +62,27 @@ struct Addresses {
     json: bool,
 }
 
-impl Addresses {
+impl SuppressAddressArgs {
     /// Does something for each of them, several at a time, and tells of each what came of it, in their order. One that is no
     /// address does not keep back the next.
-    async fn each<T: Serialize>(
+    async fn apply_to_each<T: Serialize>(
         &self,
         act: impl AsyncFn(String) -> Result<T, Problem>,
         words: impl Fn(&T) -> String,
     ) -> anyhow::Result<ExitCode> {
         let addresses = match &self.from {
-            Some(file) => names::read(file)?,
+            Some(file) => names_file::read_names_file(file)?,
             None => self.addresses.clone(),
         };
-        let mut done = stream::iter(addresses).map(|address| act(address)).buffered(TOGETHER);
+        let mut done = stream::iter(addresses).map(|address| act(address)).buffered(CONCURRENT_REQUESTS);
         let mut is_whole = true;
         while let Some(outcome) = done.next().await {
             match outcome {
                 Ok(it) if self.json => writeln!(io::stdout(), "{}", serde_json::to_string(&it)?)?,
-                Ok(it) => paint::say(words(&it)),
+                Ok(it) => console::print_message(words(&it)),
                 Err(problem) if problem.code == Code::Unprocessable => {
                     is_whole = false;
-                    paint::say(format_args!("{}: {}", paint::error("error"), paint::plain(&problem.detail)));
+                    console::print_message(format_args!("{}: {}", console::style_error("error"), console::escape_control_chars(&problem.detail)));
                 }
                 Err(problem) => return Err(problem.into()),
             }
@@ -92,72 +92,72 @@ impl Addresses {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct AddArgs {
+pub(crate) struct SuppressAddArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     #[command(flatten)]
-    channel: ChannelArg,
+    channel: SuppressChannelArg,
     #[command(flatten)]
-    addresses: Addresses,
+    addresses: SuppressAddressArgs,
     /// Why
     #[arg(long, default_value = "asked for")]
     reason: String,
 }
 
 #[derive(clap::Args)]
-pub(crate) struct RmArgs {
+pub(crate) struct SuppressRemoveArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     #[command(flatten)]
-    channel: ChannelArg,
+    channel: SuppressChannelArg,
     #[command(flatten)]
-    addresses: Addresses,
+    addresses: SuppressAddressArgs,
 }
 
 #[derive(clap::Args)]
-pub(crate) struct LsArgs {
+pub(crate) struct SuppressListArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     #[command(flatten)]
-    channel: ChannelArg,
+    channel: SuppressChannelArg,
     #[command(flatten)]
-    list: ListArgs,
+    list: ListOutputArgs,
 }
 
-pub(crate) async fn run(command: &Command) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run_suppress_command(command: &SuppressSubcommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Add(args) => add(args).await,
-        Command::Rm(args) => rm(args).await,
-        Command::Ls(args) => ls(args).await.map(|()| ExitCode::SUCCESS),
+        SuppressSubcommand::Add(args) => add_suppressions(args).await,
+        SuppressSubcommand::Rm(args) => remove_suppressions(args).await,
+        SuppressSubcommand::Ls(args) => list_suppressions(args).await.map(|()| ExitCode::SUCCESS),
     }
 }
 
-async fn add(args: &AddArgs) -> anyhow::Result<ExitCode> {
-    let (onward, channel) = (args.work.open(Want::Create).await?, args.channel.channel()?);
-    let suppress = async |address| onward.suppress(Suppress { channel, address, reason: args.reason.clone() }).await;
-    let words = |it: &Suppression| format!("{} is left alone", paint::plain(&it.address));
-    args.addresses.each(suppress, words).await
+async fn add_suppressions(args: &SuppressAddArgs) -> anyhow::Result<ExitCode> {
+    let (onward, channel) = (args.connection.open_connection(AccessMode::Create).await?, args.channel.parse_channel()?);
+    let suppress = async |address| onward.add_suppression(AddSuppressionRequest { channel, address, reason: args.reason.clone() }).await;
+    let words = |it: &SuppressionEntry| format!("{} is left alone", console::escape_control_chars(&it.address));
+    args.addresses.apply_to_each(suppress, words).await
 }
 
-async fn rm(args: &RmArgs) -> anyhow::Result<ExitCode> {
-    let (onward, channel) = (args.work.open(Want::Write).await?, args.channel.channel()?);
-    let unsuppress = async |address: String| onward.unsuppress(channel, &address).await;
-    let words = |it: &Unsuppressed| {
+async fn remove_suppressions(args: &SuppressRemoveArgs) -> anyhow::Result<ExitCode> {
+    let (onward, channel) = (args.connection.open_connection(AccessMode::Write).await?, args.channel.parse_channel()?);
+    let unsuppress = async |address: String| onward.remove_suppression(channel, &address).await;
+    let words = |it: &RemoveSuppressionResponse| {
         let was = if it.was_listed { "is reached again" } else { "was not on the list" };
-        format!("{} {was}", paint::plain(&it.address))
+        format!("{} {was}", console::escape_control_chars(&it.address))
     };
-    args.addresses.each(unsuppress, words).await
+    args.addresses.apply_to_each(unsuppress, words).await
 }
 
-async fn ls(args: &LsArgs) -> anyhow::Result<()> {
-    let (onward, channel) = (args.work.open(Want::Read).await?, args.channel.channel()?);
+async fn list_suppressions(args: &SuppressListArgs) -> anyhow::Result<()> {
+    let (onward, channel) = (args.connection.open_connection(AccessMode::Read).await?, args.channel.parse_channel()?);
     let heading = format!("{:<40}  {:<27}  reason", "address", "since");
-    let line = |it: &Suppression| {
-        format!("{:<40}  {:<27}  {}", paint::plain(&it.address), it.created_at, paint::plain(&it.reason))
+    let line = |it: &SuppressionEntry| {
+        format!("{:<40}  {:<27}  {}", console::escape_control_chars(&it.address), it.created_at, console::escape_control_chars(&it.reason))
     };
     let page = async |limit, after| {
-        let page = onward.suppressions(SuppressionListing { channel, limit: Some(limit), after }).await?;
-        Ok(Page { items: page.suppressions, next: page.next })
+        let page = onward.list_suppressions(ListSuppressionsQuery { channel, limit: Some(limit), after }).await?;
+        Ok(ListPage { items: page.suppressions, next: page.next })
     };
-    args.list.print(&heading, line, page).await
+    args.list.print_pages(&heading, line, page).await
 }

@@ -5,15 +5,15 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use onward_api::campaign::{CampaignRun, RunStatus};
+use onward_api::campaign::{CampaignRunView, CampaignStatus};
 use tokio::time::Instant;
 
-use super::RunArg;
-use super::bar;
-use super::stalled::{Stall, Stalled};
-use crate::access::{Access, Want, WorkArgs};
-use crate::waiting::persist_aloud;
-use crate::{paint, terminal};
+use super::CampaignRunArg;
+use super::progress_bar;
+use super::stall_detector::{StallReason, StallDetector};
+use crate::connection::{TargetConnection, AccessMode, ScopedConnectionArgs};
+use crate::retry::retry_transient_with;
+use crate::{console, terminal};
 
 /// Watch a campaign run until it is over: a bar with sent, failed, skipped, in doubt, the rate, and how long it will take
 ///
@@ -21,116 +21,116 @@ use crate::{paint, terminal};
 ///
 /// Exit codes: 0 everybody was reached who was to be, 1 not everybody, or some are in doubt and wait for a verdict, 2 it could not be watched, 130 Ctrl-C.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CampaignWatchArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     #[command(flatten)]
-    run: RunArg,
+    run: CampaignRunArg,
     /// Print JSON Lines: the run, each time that something has changed
     #[arg(long)]
     json: bool,
 }
 
 /// How often to look.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The rate is that of so many looks.
-const RATED: usize = 20;
+const RATE_SAMPLES: usize = 20;
 
 /// What a shell reports for a program that Ctrl-C ended.
 const EXIT_INTERRUPTED: u8 = 128 + 2;
 
 /// Why it is watched no longer.
-enum Ended {
-    Over(RunStatus),
+enum CampaignWatchEnd {
+    Over(CampaignStatus),
     /// So many are in doubt, and nothing is done before people say what became of them.
-    ForVerdict(u64),
+    NeedsResolution(u64),
 }
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let onward = args.work.open(Want::Read).await?;
-    until_over(&onward, &args.run.run, args.json).await
+pub(crate) async fn watch_campaign(args: &CampaignWatchArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    watch_run_until_over(&onward, &args.run.run, args.json).await
 }
 
 /// Watches a campaign run until it is over, or waits for people.
-pub(crate) async fn until_over(onward: &Access, run: &str, json: bool) -> anyhow::Result<ExitCode> {
-    let mut bar = Bar { json, has_terminal: !json && io::stdout().is_terminal(), ..Bar::default() };
+pub(crate) async fn watch_run_until_over(onward: &TargetConnection, run: &str, json: bool) -> anyhow::Result<ExitCode> {
+    let mut bar = CampaignProgressBar { json, has_terminal: !json && io::stdout().is_terminal(), ..CampaignProgressBar::default() };
     let ended = tokio::select! {
-        ended = watch(onward, run, &mut bar) => Some(ended),
+        ended = poll_until_end(onward, run, &mut bar) => Some(ended),
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             None
         }
     };
     // Whatever went wrong is not written into the bar.
-    bar.end()?;
+    bar.end_line()?;
     Ok(match ended.transpose()? {
-        Some(Ended::Over(RunStatus::Completed)) => ExitCode::SUCCESS,
-        Some(Ended::Over(_)) => {
-            bar.tell_doubt();
+        Some(CampaignWatchEnd::Over(CampaignStatus::Completed)) => ExitCode::SUCCESS,
+        Some(CampaignWatchEnd::Over(_)) => {
+            bar.warn_in_doubt();
             ExitCode::from(1)
         }
-        Some(Ended::ForVerdict(count)) => {
-            paint::say(format_args!("{count} in doubt wait for your verdict: onward outbox in-doubt"));
+        Some(CampaignWatchEnd::NeedsResolution(count)) => {
+            console::print_message(format_args!("{count} in doubt wait for your verdict: onward outbox in-doubt"));
             ExitCode::from(1)
         }
         None => {
-            bar.tell_doubt();
+            bar.warn_in_doubt();
             ExitCode::from(EXIT_INTERRUPTED)
         }
     })
 }
 
-async fn watch(onward: &Access, run: &str, bar: &mut Bar) -> anyhow::Result<Ended> {
-    let mut stalled = Stalled::default();
+async fn poll_until_end(onward: &TargetConnection, run: &str, bar: &mut CampaignProgressBar) -> anyhow::Result<CampaignWatchEnd> {
+    let mut stalled = StallDetector::default();
     loop {
-        let shown = persist_aloud(async || onward.campaign_run(run).await, |words| bar.say(words)).await?;
-        bar.show(&shown)?;
-        if shown.summary.status.is_over() {
-            return Ok(Ended::Over(shown.summary.status));
+        let shown = retry_transient_with(async || onward.get_campaign_run(run).await, |words| bar.print_below(words)).await?;
+        bar.show_run(&shown)?;
+        if shown.summary.status.is_terminal() {
+            return Ok(CampaignWatchEnd::Over(shown.summary.status));
         }
-        match stalled.look(&shown) {
-            Some(Stall::ForVerdict) => return Ok(Ended::ForVerdict(shown.tally.in_doubt)),
-            Some(Stall::Waits(words)) => bar.say(&words),
-            Some(Stall::Idle) => {
-                let found = persist_aloud(async || stalled.why(onward, run).await, |words| bar.say(words)).await?;
+        match stalled.observe_run(&shown) {
+            Some(StallReason::NeedsResolution) => return Ok(CampaignWatchEnd::NeedsResolution(shown.tally.in_doubt)),
+            Some(StallReason::Waiting(words)) => bar.print_below(&words),
+            Some(StallReason::Idle) => {
+                let found = retry_transient_with(async || stalled.explain_idle(onward, run).await, |words| bar.print_below(words)).await?;
                 if let Some(words) = found {
-                    bar.say(&words);
+                    bar.print_below(&words);
                 }
             }
             None => {}
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// A line that is written over in a terminal, and else written whenever something has changed.
 #[derive(Default)]
-struct Bar {
+struct CampaignProgressBar {
     json: bool,
     has_terminal: bool,
     /// Whether a line stands in the terminal that is not ended.
     is_open: bool,
-    last: Option<CampaignRun>,
+    last_run: Option<CampaignRunView>,
     /// How many were settled when.
-    settled: VecDeque<(Instant, u64)>,
+    settled_samples: VecDeque<(Instant, u64)>,
 }
 
-impl Bar {
-    fn show(&mut self, run: &CampaignRun) -> anyhow::Result<()> {
-        self.settled.push_back((Instant::now(), bar::settled(&run.tally)));
-        if self.settled.len() > RATED {
-            self.settled.pop_front();
+impl CampaignProgressBar {
+    fn show_run(&mut self, run: &CampaignRunView) -> anyhow::Result<()> {
+        self.settled_samples.push_back((Instant::now(), progress_bar::settled_count(&run.tally)));
+        if self.settled_samples.len() > RATE_SAMPLES {
+            self.settled_samples.pop_front();
         }
         // That workers are heard of again and again is no news.
-        let news = CampaignRun { under_way: None, ..run.clone() };
-        let has_changed = self.last.as_ref() != Some(&news);
-        self.last = Some(news);
+        let news = CampaignRunView { under_way: None, ..run.clone() };
+        let has_changed = self.last_run.as_ref() != Some(&news);
+        self.last_run = Some(news);
         if self.has_terminal {
-            return Ok(self.draw()?);
+            return Ok(self.draw_line()?);
         }
         if has_changed {
-            let text = if self.json { serde_json::to_string(run)? } else { bar::line(run, self.rate(), usize::MAX) };
+            let text = if self.json { serde_json::to_string(run)? } else { progress_bar::format_progress(run, self.items_per_second(), usize::MAX) };
             writeln!(io::stdout(), "{text}")?;
         }
         Ok(())
@@ -138,9 +138,9 @@ impl Bar {
 
     /// Writes the line over the one before. The cursor is left at its beginning: a terminal that becomes narrower wraps the
     /// line, and all of it is below the cursor then.
-    fn draw(&mut self) -> io::Result<()> {
-        let Some(run) = &self.last else { return Ok(()) };
-        let line = bar::line(run, self.rate(), terminal::columns());
+    fn draw_line(&mut self) -> io::Result<()> {
+        let Some(run) = &self.last_run else { return Ok(()) };
+        let line = progress_bar::format_progress(run, self.items_per_second(), terminal::terminal_columns());
         let mut out = io::stdout();
         write!(out, "\r{line}\x1b[J\r")?;
         self.is_open = true;
@@ -148,15 +148,15 @@ impl Bar {
     }
 
     /// Says something below the line, which goes on after it.
-    fn say(&mut self, words: &str) {
+    fn print_below(&mut self, words: &str) {
         // If nobody can see it, that is no reason to fail.
-        let _ = self.end();
-        paint::say(words);
+        let _ = self.end_line();
+        console::print_message(words);
     }
 
     /// Items a second. There are fewer than before when some are tried again.
-    fn rate(&self) -> f64 {
-        let (Some((since, first)), Some((until, last))) = (self.settled.front(), self.settled.back()) else {
+    fn items_per_second(&self) -> f64 {
+        let (Some((since, first)), Some((until, last))) = (self.settled_samples.front(), self.settled_samples.back()) else {
             return 0.0;
         };
         let seconds = until.duration_since(*since).as_secs_f64();
@@ -164,18 +164,18 @@ impl Bar {
     }
 
     /// Ends the line, if there is one. Ctrl-C may have been written into it.
-    fn end(&mut self) -> io::Result<()> {
+    fn end_line(&mut self) -> io::Result<()> {
         if self.is_open {
-            self.draw()?;
+            self.draw_line()?;
             writeln!(io::stdout())?;
             self.is_open = false;
         }
         Ok(())
     }
 
-    fn tell_doubt(&self) {
-        if self.last.as_ref().is_some_and(|run| run.tally.in_doubt > 0) {
-            paint::say("nobody knows what became of some: onward outbox in-doubt");
+    fn warn_in_doubt(&self) {
+        if self.last_run.as_ref().is_some_and(|run| run.tally.in_doubt > 0) {
+            console::print_message("nobody knows what became of some: onward outbox in-doubt");
         }
     }
 }
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_run_of_which_some_are_tried_again_has_no_rate() {
         let now = Instant::now();
-        let settled = VecDeque::from([(now, 10), (now + LOOK, 5)]);
-        assert_eq!(Bar { settled, ..Bar::default() }.rate(), 0.0);
+        let settled = VecDeque::from([(now, 10), (now + POLL_INTERVAL, 5)]);
+        assert_eq!(CampaignProgressBar { settled_samples: settled, ..CampaignProgressBar::default() }.items_per_second(), 0.0);
     }
 }

@@ -4,13 +4,13 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use onward_journal::jsonl::Reader;
-use onward_journal::{Fold, JournalEvent, Rule, State, Violation};
+use onward_journal::jsonl::JournalLineReader;
+use onward_journal::{JournalState, JournalEvent, Rule, ExecutionState, RuleViolation};
 use serde::Serialize;
 
-use super::table::Table;
-use crate::lines::{Lines, Unreadable};
-use crate::paint;
+use super::table::JournalTable;
+use crate::line_reader::{LineReader, LineReadError};
+use crate::console;
 
 /// Judge a journal: print its events and states, or the first rule it breaks
 ///
@@ -18,7 +18,7 @@ use crate::paint;
 ///
 /// Exit codes: 0 the journal is valid, 1 it breaks a rule, 2 it cannot be read.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct JournalCheckArgs {
     /// The journal; - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) struct Args {
 /// The verdict as `--json` prints it.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Report<'a> {
+enum JournalCheckReport<'a> {
     Valid { ok: bool, events: u64, state: String },
     Violated { ok: bool, violation: &'static str, sequence: u64, message: String },
     Unreadable { ok: bool, line: u64, message: &'a str },
@@ -41,22 +41,22 @@ enum Report<'a> {
 }
 
 /// What a journal turned out to be.
-enum Verdict {
-    Valid { events: u64, state: State },
-    Violated { violation: Violation, line: u64 },
+enum JournalCheckOutcome {
+    Valid { events: u64, state: ExecutionState },
+    Violated { violation: RuleViolation, line: u64 },
     Unreadable { line: u64, reason: String },
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut lines = match Lines::open(&args.file) {
+pub(crate) fn check_journal(args: &JournalCheckArgs) -> anyhow::Result<ExitCode> {
+    let mut lines = match LineReader::open_path(&args.file) {
         Ok(lines) => lines,
-        Err(error) => return unusable(args, error),
+        Err(error) => return report_unreadable_file(args, error),
     };
-    let mut table = (!args.json && !args.quiet).then(Table::new);
-    let verdict = match judge(&mut lines, table.as_mut()) {
+    let mut table = (!args.json && !args.quiet).then(JournalTable::new);
+    let verdict = match validate_lines(&mut lines, table.as_mut()) {
         Ok(verdict) => verdict,
-        Err(Stopped::Input(error)) => return unusable(args, error),
-        Err(Stopped::Output(error)) => return Err(error.into()),
+        Err(JournalCheckError::Input(error)) => return report_unreadable_file(args, error),
+        Err(JournalCheckError::Output(error)) => return Err(error.into()),
     };
     if let Some(table) = table {
         table.finish()?;
@@ -64,139 +64,139 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         writeln!(io::stdout(), "{}", verdict.to_json()?)?;
     } else {
-        verdict.tell();
+        verdict.print_outcome();
     }
     Ok(verdict.exit_code())
 }
 
 /// The file cannot be had: with `--json` that is an answer too.
-fn unusable(args: &Args, error: anyhow::Error) -> anyhow::Result<ExitCode> {
+fn report_unreadable_file(args: &JournalCheckArgs, error: anyhow::Error) -> anyhow::Result<ExitCode> {
     if !args.json {
         return Err(error);
     }
-    let report = Report::Unusable { ok: false, message: format!("{error:#}") };
+    let report = JournalCheckReport::Unusable { ok: false, message: format!("{error:#}") };
     writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
-    Ok(ExitCode::from(crate::EXIT_UNUSABLE))
+    Ok(ExitCode::from(crate::EXIT_COMMAND_FAILED))
 }
 
 /// Why judging did not come to a verdict.
-enum Stopped {
+enum JournalCheckError {
     Input(anyhow::Error),
     Output(io::Error),
 }
 
-impl From<io::Error> for Stopped {
+impl From<io::Error> for JournalCheckError {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
     }
 }
 
-fn judge(lines: &mut Lines, mut table: Option<&mut Table>) -> Result<Verdict, Stopped> {
-    let mut reader = Reader::new();
-    let mut fold = Fold::new(reader.execution());
-    let mut progress = Progress::new(table.is_none());
-    while let Some(next) = lines.next() {
+fn validate_lines(lines: &mut LineReader, mut table: Option<&mut JournalTable>) -> Result<JournalCheckOutcome, JournalCheckError> {
+    let mut reader = JournalLineReader::new();
+    let mut fold = JournalState::new(reader.execution_id());
+    let mut progress = JournalCheckProgress::new(table.is_none());
+    while let Some(next) = lines.next_line() {
         let (line, text) = match next {
             Ok(next) => next,
-            Err(Unreadable::Line { number, reason }) => return Ok(Verdict::Unreadable { line: number, reason }),
-            Err(Unreadable::Input(error)) => return Err(Stopped::Input(error)),
+            Err(LineReadError::Line { number, reason }) => return Ok(JournalCheckOutcome::Unreadable { line: number, reason }),
+            Err(LineReadError::Input(error)) => return Err(JournalCheckError::Input(error)),
         };
-        let event = match reader.read(text) {
+        let event = match reader.read_line(text) {
             Ok(event) => event,
-            Err(error) => return Ok(Verdict::Unreadable { line, reason: error.to_string() }),
+            Err(error) => return Ok(JournalCheckOutcome::Unreadable { line, reason: error.to_string() }),
         };
-        if let Err(violation) = fold.push(&event) {
-            table.as_mut().map(|table| table.refused(&event, reader.execution(), violation.rule)).transpose()?;
-            return Ok(Verdict::Violated { violation, line });
+        if let Err(violation) = fold.push_event(&event) {
+            table.as_mut().map(|table| table.write_refused_row(&event, reader.execution_id(), violation.rule)).transpose()?;
+            return Ok(JournalCheckOutcome::Violated { violation, line });
         }
-        table.as_mut().map(|table| show(table, &event, &fold)).transpose()?;
-        progress.at(fold.version());
+        table.as_mut().map(|table| write_table_row(table, &event, &fold)).transpose()?;
+        progress.update_count(fold.next_sequence());
     }
-    Ok(match fold.state() {
-        Some(state) => Verdict::Valid { events: fold.version(), state },
-        None => Verdict::Violated { violation: Violation::empty(), line: 0 },
+    Ok(match fold.execution_state() {
+        Some(state) => JournalCheckOutcome::Valid { events: fold.next_sequence(), state },
+        None => JournalCheckOutcome::Violated { violation: RuleViolation::empty_journal(), line: 0 },
     })
 }
 
-fn show(table: &mut Table, event: &JournalEvent, fold: &Fold) -> io::Result<()> {
-    fold.state().map_or(Ok(()), |state| table.row(event, fold.execution(), state))
+fn write_table_row(table: &mut JournalTable, event: &JournalEvent, fold: &JournalState) -> io::Result<()> {
+    fold.execution_state().map_or(Ok(()), |state| table.write_event_row(event, fold.execution_id(), state))
 }
 
-impl Verdict {
+impl JournalCheckOutcome {
     fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Valid { .. } => 0,
             Self::Violated { .. } => 1,
-            Self::Unreadable { .. } => crate::EXIT_UNUSABLE,
+            Self::Unreadable { .. } => crate::EXIT_COMMAND_FAILED,
         })
     }
 
     /// The public form; the order of the fields is part of it.
     fn to_json(&self) -> anyhow::Result<String> {
         let report = match self {
-            Self::Valid { events, state } => Report::Valid { ok: true, events: *events, state: state.to_string() },
-            Self::Violated { violation: Violation { rule, sequence, message, event }, .. } => Report::Violated {
+            Self::Valid { events, state } => JournalCheckReport::Valid { ok: true, events: *events, state: state.to_string() },
+            Self::Violated { violation: RuleViolation { rule, sequence, message, event }, .. } => JournalCheckReport::Violated {
                 ok: false,
                 violation: rule.id(),
                 sequence: *sequence,
                 message: format!("{event}: {message}"),
             },
-            Self::Unreadable { line, reason } => Report::Unreadable { ok: false, line: *line, message: reason },
+            Self::Unreadable { line, reason } => JournalCheckReport::Unreadable { ok: false, line: *line, message: reason },
         };
         Ok(serde_json::to_string(&report)?)
     }
 
     /// Tells people.
-    fn tell(&self) {
+    fn print_outcome(&self) {
         match self {
             Self::Valid { events, state } => {
-                let state = paint::styled(paint::of_state(*state), state);
-                paint::say(format_args!("{}: {events} events, {state}", paint::good("valid")));
+                let state = console::apply_style(console::state_style(*state), state);
+                console::print_message(format_args!("{}: {events} events, {state}", console::style_success("valid")));
             }
-            Self::Violated { violation, line } => tell_violation(violation, *line),
+            Self::Violated { violation, line } => print_violation(violation, *line),
             Self::Unreadable { line, reason } => {
-                paint::say(format_args!("{}: line {line}: {reason}", paint::error("unreadable")));
+                console::print_message(format_args!("{}: line {line}: {reason}", console::style_error("unreadable")));
             }
         }
     }
 }
 
-fn tell_violation(violation: &Violation, line: u64) {
-    let Violation { rule, sequence, event, message } = violation;
+fn print_violation(violation: &RuleViolation, line: u64) {
+    let RuleViolation { rule, sequence, event, message } = violation;
     let invariant = Rule::invariant(*rule);
-    paint::say(format_args!("{}: {} ({})", paint::error("violation"), paint::error(rule), invariant.name));
+    console::print_message(format_args!("{}: {} ({})", console::style_error("violation"), console::style_error(rule), invariant.name));
     match line {
-        0 => paint::say(format_args!("  where: no line at all")),
-        line => paint::say(format_args!("  where: sequence {sequence}, line {line}, {event}")),
+        0 => console::print_message(format_args!("  where: no line at all")),
+        line => console::print_message(format_args!("  where: sequence {sequence}, line {line}, {event}")),
     }
-    paint::say(format_args!("  what:  {message}"));
-    paint::say(format_args!("  rule:  {}", invariant.text));
+    console::print_message(format_args!("  what:  {message}"));
+    console::print_message(format_args!("  rule:  {}", invariant.text));
 }
 
 /// A count on the terminal while a long journal is judged and nothing else shows it.
-struct Progress {
-    shown: bool,
-    wanted: bool,
+struct JournalCheckProgress {
+    is_shown: bool,
+    is_enabled: bool,
 }
 
-impl Progress {
-    const EVERY: u64 = 1 << 17;
+impl JournalCheckProgress {
+    const UPDATE_INTERVAL: u64 = 1 << 17;
 
     fn new(is_quiet: bool) -> Self {
-        Self { shown: false, wanted: is_quiet && io::stderr().is_terminal() }
+        Self { is_shown: false, is_enabled: is_quiet && io::stderr().is_terminal() }
     }
 
-    fn at(&mut self, events: u64) {
-        if self.wanted && events.is_multiple_of(Self::EVERY) {
-            self.shown = true;
+    fn update_count(&mut self, events: u64) {
+        if self.is_enabled && events.is_multiple_of(Self::UPDATE_INTERVAL) {
+            self.is_shown = true;
             let _ = write!(io::stderr(), "\r{events} events judged");
         }
     }
 }
 
-impl Drop for Progress {
+impl Drop for JournalCheckProgress {
     fn drop(&mut self) {
-        if self.shown {
+        if self.is_shown {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }

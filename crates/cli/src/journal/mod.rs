@@ -9,19 +9,19 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::waiting::block_on;
+use crate::retry::block_on;
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
-    Check(check::Args),
-    Show(show::Args),
-    Replay(replay::Args),
+pub(crate) enum JournalSubcommand {
+    Check(check::JournalCheckArgs),
+    Show(show::JournalShowArgs),
+    Replay(replay::JournalReplayArgs),
 }
 
-pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_journal_command(command: &JournalSubcommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Check(args) => check::run(args),
-        Command::Show(args) => block_on(show::run(args)),
-        Command::Replay(args) => block_on(replay::run(args)),
+        JournalSubcommand::Check(args) => check::check_journal(args),
+        JournalSubcommand::Show(args) => block_on(show::show_journal(args)),
+        JournalSubcommand::Replay(args) => block_on(replay::run_journal_replay(args)),
     }
 }

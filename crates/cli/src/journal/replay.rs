@@ -6,21 +6,21 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use onward_api::component::FunctionKind;
-use onward_api::execution::Execution as Shown;
-use onward_api::waits::{Waiting, Waits};
-use onward_embed::Wasm;
-use onward_engine::node::Code as _;
-use onward_engine::replay::{End, Verdict, replay};
-use onward_engine::shard::Entry;
+use onward_api::execution::ExecutionView as Shown;
+use onward_api::waits::{ExecutionWait, ExecutionWaits};
+use onward_embed::WasmComponentRuntime;
+use onward_engine::node::ComponentRuntime as _;
+use onward_engine::replay::{ReplayEnd, ReplayOutcome, replay_journal};
+use onward_engine::shard::GuestEntry;
 use onward_journal::{ComponentDigest, ExecutionId, Journal};
-use onward_store::Shard;
-use onward_store::tables::Execution;
+use onward_store::ShardId;
+use onward_store::tables::ExecutionRow;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::access::{Want, WorkArgs};
-use crate::work::ExecutionArg;
-use crate::{events, paint};
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::execution::ExecutionArg;
+use crate::{journal_reader, console};
 
 /// Run the workflow of an execution against its journal, and report the first thing it does otherwise
 ///
@@ -29,9 +29,9 @@ use crate::{events, paint};
 ///
 /// Exit codes: 0 the code repeats what is recorded, 1 it does something else, 2 it could not be tried.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct JournalReplayArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     #[command(flatten)]
     execution: ExecutionArg,
     /// Try this component, a .wasm file, instead of the one that the execution is pinned to
@@ -44,31 +44,31 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct JournalReplayReport {
     execution: String,
     component: String,
     events: usize,
     elapsed_ms: u128,
     #[serde(flatten)]
-    verdict: Verdict,
+    verdict: ReplayOutcome,
 }
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let onward = args.work.open(Want::Read).await?;
-    let shown = onward.execution(&args.execution.id).await?;
+pub(crate) async fn run_journal_replay(args: &JournalReplayArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    let shown = onward.get_execution(&args.execution.id).await?;
     let id: ExecutionId = shown.execution.parse()?;
-    let journal = Journal::recover(id, events::of(&*onward, id, 0, 0).await?).context("its journal is not valid")?;
+    let journal = Journal::recover(id, journal_reader::read_journal_events(&*onward, id, 0, 0).await?).context("its journal is not valid")?;
     let code = match &args.component {
         Some(file) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
-        None => onward.component(&shown.execution).await?,
+        None => onward.get_execution_component(&shown.execution).await?,
     };
-    let row = row(&shown, &code)?;
-    let wasm = ready(&code, &row).await?;
-    let entry = Entry::of(&row, &journal).context("its journal does not begin with its start")?;
-    let mut guest = wasm.guest(&entry)?;
+    let row = build_execution_row(&shown, &code)?;
+    let wasm = load_workflow(&code, &row).await?;
+    let entry = GuestEntry::from_journal(&row, &journal).context("its journal does not begin with its start")?;
+    let mut guest = wasm.create_guest(&entry)?;
     let begun = Instant::now();
-    let verdict = replay(&journal, &mut *guest)?;
-    let report = Report {
+    let verdict = replay_journal(&journal, &mut *guest)?;
+    let report = JournalReplayReport {
         execution: shown.execution,
         component: row.component_digest.to_string(),
         events: journal.events().len(),
@@ -78,22 +78,22 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
     } else {
-        tell(&report, &journal);
+        print_replay_report(&report, &journal);
     }
-    Ok(ExitCode::from(u8::from(matches!(report.verdict, Verdict::Diverges { .. }))))
+    Ok(ExitCode::from(u8::from(matches!(report.verdict, ReplayOutcome::Diverges { .. }))))
 }
 
 /// As much of its row as whoever runs it looks at.
-fn row(shown: &Shown, code: &[u8]) -> anyhow::Result<Execution> {
+fn build_execution_row(shown: &Shown, code: &[u8]) -> anyhow::Result<ExecutionRow> {
     let created_at = shown.created_at.parse()?;
-    Ok(Execution {
+    Ok(ExecutionRow {
         execution_id: shown.execution.parse()?,
         tenant_id: "default".parse()?,
         project_id: "default".parse()?,
         environment_id: "default".parse()?,
-        shard: Shard(0),
+        shard: ShardId(0),
         function: shown.function.as_str().into(),
-        component_digest: ComponentDigest::of(code),
+        component_digest: ComponentDigest::from_component(code),
         start_key: None,
         state: shown.state.as_str().into(),
         wake_at: created_at,
@@ -103,9 +103,9 @@ fn row(shown: &Shown, code: &[u8]) -> anyhow::Result<Execution> {
 }
 
 /// A runtime that has the component, if that has the workflow.
-async fn ready(code: &[u8], row: &Execution) -> anyhow::Result<Wasm> {
-    let wasm = Wasm::usual()?;
-    let functions = wasm.load(code).await.map_err(|reason| anyhow::anyhow!("the component cannot be run: {reason}"))?;
+async fn load_workflow(code: &[u8], row: &ExecutionRow) -> anyhow::Result<WasmComponentRuntime> {
+    let wasm = WasmComponentRuntime::with_defaults()?;
+    let functions = wasm.load_component(code).await.map_err(|reason| anyhow::anyhow!("the component cannot be run: {reason}"))?;
     let is_it = |name: &str, kind| name == &*row.function && kind == FunctionKind::Workflow;
     if !functions.iter().any(|function| is_it(&function.name, function.kind)) {
         bail!("the component has no workflow {}", row.function);
@@ -113,30 +113,30 @@ async fn ready(code: &[u8], row: &Execution) -> anyhow::Result<Wasm> {
     Ok(wasm)
 }
 
-fn tell(report: &Report, journal: &Journal) {
-    let events = paint::counted(report.events as u64, "event");
+fn print_replay_report(report: &JournalReplayReport, journal: &Journal) {
+    let events = console::format_count(report.events as u64, "event");
     match &report.verdict {
-        Verdict::Repeats { end } => {
+        ReplayOutcome::Repeats { end } => {
             let end = match end {
-                End::Over => "over".to_owned(),
-                End::NotBegun => "over: it was cancelled before its code ran".to_owned(),
-                End::Waits(waits) => in_words(waits, journal),
-                End::Beyond { asked } => format!("goes on beyond the journal with {asked}"),
+                ReplayEnd::Over => "over".to_owned(),
+                ReplayEnd::NotBegun => "over: it was cancelled before its code ran".to_owned(),
+                ReplayEnd::Waits(waits) => format_waits(waits, journal),
+                ReplayEnd::Beyond { asked } => format!("goes on beyond the journal with {asked}"),
             };
-            let word = paint::good("repeats");
-            paint::say(format_args!("{word}: {events} in {} ms, {end}", report.elapsed_ms));
+            let word = console::style_success("repeats");
+            console::print_message(format_args!("{word}: {events} in {} ms, {end}", report.elapsed_ms));
         }
-        Verdict::Diverges { sequence, recorded, asked } => {
-            paint::say(format_args!("{}: at event {sequence} of {events}", paint::error("diverges")));
-            paint::say(format_args!("  recorded: {recorded}"));
-            paint::say(format_args!("  asked:    {asked}"));
+        ReplayOutcome::Diverges { sequence, recorded, asked } => {
+            console::print_message(format_args!("{}: at event {sequence} of {events}", console::style_error("diverges")));
+            console::print_message(format_args!("  recorded: {recorded}"));
+            console::print_message(format_args!("  asked:    {asked}"));
         }
     }
 }
 
 /// At what it stands, as of its last event.
-fn in_words(waits: &Waits, journal: &Journal) -> String {
-    let names: Vec<String> = waits.waits_for.iter().take(4).map(Waiting::name).collect();
-    let state = journal.state().map(|state| paint::styled(paint::of_state(state), state).to_string());
+fn format_waits(waits: &ExecutionWaits, journal: &Journal) -> String {
+    let names: Vec<String> = waits.waits_for.iter().take(4).map(ExecutionWait::target_name).collect();
+    let state = journal.execution_state().map(|state| console::apply_style(console::state_style(state), state).to_string());
     format!("{}, waits for {}", state.unwrap_or_default(), names.join(" and "))
 }

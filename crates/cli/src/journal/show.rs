@@ -3,8 +3,8 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use crate::access::{Want, WorkArgs};
-use crate::work::ExecutionArg;
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::execution::ExecutionArg;
 
 /// Print the journal of an execution as JSON Lines, one event a line
 ///
@@ -12,9 +12,9 @@ use crate::work::ExecutionArg;
 ///
 /// Exit codes: 0 it was printed, 2 it could not be.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct JournalShowArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     #[command(flatten)]
     execution: ExecutionArg,
     /// Print one JSON object a line, as without this option
@@ -22,9 +22,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let onward = args.work.open(Want::Read).await?;
-    let lines = onward.journal(&args.execution.id, 0, 0).await?;
+pub(crate) async fn show_journal(args: &JournalShowArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    let lines = onward.get_execution_journal(&args.execution.id, 0, 0).await?;
     io::stdout().lock().write_all(lines.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

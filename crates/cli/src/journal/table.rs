@@ -3,32 +3,32 @@
 use std::io::{self, BufWriter, StdoutLock, Write as _};
 
 use anstyle::{AnsiColor, Style};
-use onward_journal::{ExecutionId, JournalEvent, Rule, State};
+use onward_journal::{ExecutionId, JournalEvent, Rule, ExecutionState};
 
-use crate::paint;
+use crate::console;
 
 /// Rows are written as they come, so the width is fixed; the rare longer event pushes its state to the right.
 const EVENT_WIDTH: usize = 72;
 
-pub(crate) struct Table {
+pub(crate) struct JournalTable {
     out: BufWriter<StdoutLock<'static>>,
     is_colored: bool,
     has_header: bool,
 }
 
-impl Table {
+impl JournalTable {
     pub(crate) fn new() -> Self {
-        let is_colored = paint::is_wanted(&io::stdout());
+        let is_colored = console::is_color_enabled(&io::stdout());
         Self { out: BufWriter::with_capacity(1 << 16, io::stdout().lock()), is_colored, has_header: false }
     }
 
-    pub(crate) fn row(&mut self, event: &JournalEvent, own: ExecutionId, state: State) -> io::Result<()> {
-        self.line(event, own, &state.to_string(), paint::of_state(state))
+    pub(crate) fn write_event_row(&mut self, event: &JournalEvent, own: ExecutionId, state: ExecutionState) -> io::Result<()> {
+        self.write_row(event, own, &state.to_string(), console::state_style(state))
     }
 
     /// The row of an event that was refused, with the rule in the place of the state.
-    pub(crate) fn refused(&mut self, event: &JournalEvent, own: ExecutionId, rule: Rule) -> io::Result<()> {
-        self.line(event, own, &format!("✗ {rule}"), AnsiColor::Red.on_default().bold())
+    pub(crate) fn write_refused_row(&mut self, event: &JournalEvent, own: ExecutionId, rule: Rule) -> io::Result<()> {
+        self.write_row(event, own, &format!("✗ {rule}"), AnsiColor::Red.on_default().bold())
     }
 
     /// Lets what was written so far be seen.
@@ -40,7 +40,7 @@ impl Table {
         self.out.flush()
     }
 
-    fn line(&mut self, event: &JournalEvent, own: ExecutionId, state: &str, style: Style) -> io::Result<()> {
+    fn write_row(&mut self, event: &JournalEvent, own: ExecutionId, state: &str, style: Style) -> io::Result<()> {
         if !self.has_header {
             self.has_header = true;
             writeln!(self.out, "seq  {:<EVENT_WIDTH$}  state", "event")?;

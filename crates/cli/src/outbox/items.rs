@@ -2,15 +2,15 @@
 
 use std::process::ExitCode;
 
-use onward_api::outbox::{DoubtListing, ItemStanding, OutboxItem, OutboxListing};
+use onward_api::outbox::{ListInDoubtItemsQuery, OutboxItemState, OutboxItemView, ListOutboxItemsQuery};
 
-use crate::access::{Want, WorkArgs};
-use crate::campaign::RunArg;
-use crate::pages::{ListArgs, Page};
-use crate::paint;
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::campaign::CampaignRunArg;
+use crate::paging::{ListOutputArgs, ListPage};
+use crate::console;
 
 /// Characters of a key.
-const KEY: usize = 64;
+const KEY_WIDTH: usize = 64;
 
 /// List items of a campaign run: what was sent to whom, or why not
 ///
@@ -18,11 +18,11 @@ const KEY: usize = 64;
 ///
 /// Exit codes: 0 they were listed, 2 they could not be.
 #[derive(clap::Args)]
-pub(crate) struct LsArgs {
+pub(crate) struct OutboxListArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     #[command(flatten)]
-    run: RunArg,
+    run: CampaignRunArg,
     /// Only items that stand there
     #[arg(long, value_parser = ["waiting", "held", "served", "failed", "skipped", "in-doubt"])]
     standing: Option<String>,
@@ -30,7 +30,7 @@ pub(crate) struct LsArgs {
     #[arg(long, value_name = "ID")]
     recipient: Option<String>,
     #[command(flatten)]
-    list: ListArgs,
+    list: ListOutputArgs,
 }
 
 /// List items in doubt, of all campaign runs: nobody knows whether the provider has taken them
@@ -39,59 +39,59 @@ pub(crate) struct LsArgs {
 ///
 /// Exit codes: 0 they were listed, 2 they could not be.
 #[derive(clap::Args)]
-pub(crate) struct InDoubtArgs {
+pub(crate) struct OutboxInDoubtArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     #[command(flatten)]
-    list: ListArgs,
+    list: ListOutputArgs,
 }
 
-pub(crate) async fn ls(args: &LsArgs) -> anyhow::Result<ExitCode> {
-    let onward = args.work.open(Want::Read).await?;
-    let standing: Option<ItemStanding> =
+pub(crate) async fn list_outbox_items(args: &OutboxListArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    let standing: Option<OutboxItemState> =
         args.standing.as_ref().map(|standing| serde_json::from_value(standing.as_str().into())).transpose()?;
-    let asked = OutboxListing {
+    let asked = ListOutboxItemsQuery {
         run: args.run.run.clone(),
         standing,
         recipient: args.recipient.clone(),
-        ..OutboxListing::default()
+        ..ListOutboxItemsQuery::default()
     };
     let page = async |limit, after| {
-        let page = onward.outbox(OutboxListing { limit: Some(limit), after, ..asked.clone() }).await?;
-        Ok(Page { items: page.items, next: page.next })
+        let page = onward.list_outbox_items(ListOutboxItemsQuery { limit: Some(limit), after, ..asked.clone() }).await?;
+        Ok(ListPage { items: page.items, next: page.next })
     };
-    args.list.print(&heading(), line, page).await?;
+    args.list.print_pages(&format_heading(), format_item_row, page).await?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn in_doubt(args: &InDoubtArgs) -> anyhow::Result<ExitCode> {
-    let onward = args.work.open(Want::Read).await?;
+pub(crate) async fn list_in_doubt_items(args: &OutboxInDoubtArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
     let page = async |limit, after| {
-        let page = onward.outbox_in_doubt(DoubtListing { limit: Some(limit), after }).await?;
-        Ok(Page { items: page.items, next: page.next })
+        let page = onward.list_in_doubt_items(ListInDoubtItemsQuery { limit: Some(limit), after }).await?;
+        Ok(ListPage { items: page.items, next: page.next })
     };
-    let heading = format!("{:<48}  {:<KEY$}  {:<28}  {:<27}  what", "item", "key", "to", "since");
-    args.list.print(&heading, doubtful, page).await?;
+    let heading = format!("{:<48}  {:<KEY_WIDTH$}  {:<28}  {:<27}  what", "item", "key", "to", "since");
+    args.list.print_pages(&heading, format_in_doubt_row, page).await?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn heading() -> String {
+fn format_heading() -> String {
     format!("{:<48}  {:<20}  {:<28}  {:<8}  {:<27}  what", "item", "recipient", "to", "standing", "since")
 }
 
 /// An item in doubt, with what its provider knows it by.
-fn doubtful(item: &OutboxItem) -> String {
-    let OutboxItem { item: id, key, to, doubt_since, created_at, .. } = item;
-    let (since, to) = (doubt_since.as_ref().unwrap_or(created_at), paint::plain(to));
-    let what = paint::plain(item.error.as_deref().unwrap_or_default());
-    format!("{id:<48}  {key:<KEY$}  {to:<28}  {since:<27}  {what}")
+fn format_in_doubt_row(item: &OutboxItemView) -> String {
+    let OutboxItemView { item: id, key, to, doubt_since, created_at, .. } = item;
+    let (since, to) = (doubt_since.as_ref().unwrap_or(created_at), console::escape_control_chars(to));
+    let what = console::escape_control_chars(item.error.as_deref().unwrap_or_default());
+    format!("{id:<48}  {key:<KEY_WIDTH$}  {to:<28}  {since:<27}  {what}")
 }
 
-fn line(item: &OutboxItem) -> String {
-    let OutboxItem { item: id, recipient, to, standing, settled_at, doubt_since, created_at, .. } = item;
+fn format_item_row(item: &OutboxItemView) -> String {
+    let OutboxItemView { item: id, recipient, to, standing, settled_at, doubt_since, created_at, .. } = item;
     let since = settled_at.as_ref().or(doubt_since.as_ref()).unwrap_or(created_at);
     let words = [item.reason.as_deref(), item.error.as_deref(), item.message_id.as_deref()];
-    let what = words.into_iter().flatten().map(paint::plain).collect::<Vec<_>>().join(": ");
-    let (recipient, to, standing) = (paint::plain(recipient), paint::plain(to), standing.as_str());
+    let what = words.into_iter().flatten().map(console::escape_control_chars).collect::<Vec<_>>().join(": ");
+    let (recipient, to, standing) = (console::escape_control_chars(recipient), console::escape_control_chars(to), standing.as_str());
     format!("{id:<48}  {recipient:<20}  {to:<28}  {standing:<8}  {since:<27}  {what}")
 }

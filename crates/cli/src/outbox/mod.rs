@@ -8,41 +8,41 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::paint;
-use crate::waiting::block_on;
+use crate::console;
+use crate::retry::block_on;
 
 #[derive(Subcommand)]
-pub(crate) enum OutboxCommand {
-    Ls(items::LsArgs),
-    InDoubt(items::InDoubtArgs),
-    Settle(settle::Args),
+pub(crate) enum OutboxSubcommand {
+    Ls(items::OutboxListArgs),
+    InDoubt(items::OutboxInDoubtArgs),
+    Settle(settle::OutboxSettleArgs),
 }
 
 #[derive(Subcommand)]
-pub(crate) enum JobsCommand {
-    Ls(jobs::LsArgs),
-    Dead(jobs::DeadArgs),
-    Redrive(jobs::RedriveArgs),
+pub(crate) enum JobsSubcommand {
+    Ls(jobs::JobListArgs),
+    Dead(jobs::DeadJobListArgs),
+    Redrive(jobs::JobRedriveArgs),
 }
 
-pub(crate) fn run_outbox(command: &OutboxCommand) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_outbox_command(command: &OutboxSubcommand) -> anyhow::Result<ExitCode> {
     match command {
-        OutboxCommand::Ls(args) => block_on(items::ls(args)),
-        OutboxCommand::InDoubt(args) => block_on(items::in_doubt(args)),
-        OutboxCommand::Settle(args) => block_on(settle::run(args)),
+        OutboxSubcommand::Ls(args) => block_on(items::list_outbox_items(args)),
+        OutboxSubcommand::InDoubt(args) => block_on(items::list_in_doubt_items(args)),
+        OutboxSubcommand::Settle(args) => block_on(settle::settle_items(args)),
     }
 }
 
-pub(crate) fn run_jobs(command: &JobsCommand) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_jobs_command(command: &JobsSubcommand) -> anyhow::Result<ExitCode> {
     match command {
-        JobsCommand::Ls(args) => block_on(jobs::ls(args)),
-        JobsCommand::Dead(args) => block_on(jobs::dead(args)),
-        JobsCommand::Redrive(args) => block_on(jobs::redrive(args)),
+        JobsSubcommand::Ls(args) => block_on(jobs::list_jobs(args)),
+        JobsSubcommand::Dead(args) => block_on(jobs::list_dead_jobs(args)),
+        JobsSubcommand::Redrive(args) => block_on(jobs::redrive_jobs(args)),
     }
 }
 
 /// Says why something was refused, and of what, once.
-fn say_refused(what: &str, why: &str) {
+fn print_refusal(what: &str, why: &str) {
     let words = if why.contains(what) { why.to_owned() } else { format!("{what}: {why}") };
-    paint::say(format_args!("{}: {}", paint::error("error"), paint::plain(&words)));
+    console::print_message(format_args!("{}: {}", console::style_error("error"), console::escape_control_chars(&words)));
 }

@@ -5,16 +5,16 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use onward_api::Onward;
-use onward_api::outbox::{ItemStanding, ItemVerdict, OutboxListing, Settle, SettleMany, Settlement, Unsettled};
+use onward_api::OnwardApi;
+use onward_api::outbox::{OutboxItemState, ItemResolution, ListOutboxItemsQuery, SettleItemRequest, SettleItemsRequest, SettleItemsResponse, UnsettledItem};
 use onward_api::problem::Problem;
 
-use crate::access::{Want, WorkArgs};
-use crate::campaign::ByArg;
-use crate::{names, paint};
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::campaign::ActorArg;
+use crate::{names_file, console};
 
 /// Items that are settled by one call, at most.
-const TOGETHER: usize = 1_000;
+const SETTLE_BATCH_MAX: usize = 1_000;
 
 /// Say what became of items in doubt
 ///
@@ -25,9 +25,9 @@ const TOGETHER: usize = 1_000;
 /// Exit codes: 0 all are settled, 2 some could not be.
 #[derive(clap::Args)]
 #[command(allow_missing_positional = true)]
-pub(crate) struct Args {
+pub(crate) struct OutboxSettleArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     /// The items
     #[arg(value_name = "ITEM", required_unless_present_any = ["run", "items_from"])]
     items: Vec<String>,
@@ -44,67 +44,67 @@ pub(crate) struct Args {
     #[arg(long)]
     why: String,
     /// What the provider calls it, if it is one item
-    #[arg(long, value_name = "ID", value_parser = one_line)]
+    #[arg(long, value_name = "ID", value_parser = parse_one_line)]
     message_id: Option<String>,
     #[command(flatten)]
-    by: ByArg,
+    actor: ActorArg,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let onward = args.work.open(Want::Write).await?;
-    let verdict: ItemVerdict = serde_json::from_value(args.verdict.as_str().into())?;
-    let (why, by) = (args.why.clone(), args.by.by().by);
+pub(crate) async fn settle_items(args: &OutboxSettleArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Write).await?;
+    let verdict: ItemResolution = serde_json::from_value(args.verdict.as_str().into())?;
+    let (why, by) = (args.why.clone(), args.actor.requested_by().by);
     let chunks = match (&args.run, &args.items_from) {
-        (Some(run), _) => in_doubt(&*onward, run).await?,
-        (None, Some(file)) => chunks(&names::read(file)?),
-        (None, None) => chunks(&args.items),
+        (Some(run), _) => read_in_doubt_batches(&*onward, run).await?,
+        (None, Some(file)) => split_into_batches(&names_file::read_names_file(file)?),
+        (None, None) => split_into_batches(&args.items),
     };
     anyhow::ensure!(
-        args.message_id.is_none() || verdict == ItemVerdict::Sent,
+        args.message_id.is_none() || verdict == ItemResolution::Sent,
         "--message-id is of an item that was sent"
     );
     if let (Some(message_id), [items]) = (&args.message_id, chunks.as_slice())
         && let [item] = items.as_slice()
     {
-        let settle = Settle { verdict, why, message_id: Some(message_id.clone()), by };
-        let (settled, refused) = match onward.settle(item, settle).await {
+        let settle = SettleItemRequest { verdict, why, message_id: Some(message_id.clone()), by };
+        let (settled, refused) = match onward.settle_item(item, settle).await {
             Ok(settled) => (vec![settled], Vec::new()),
-            Err(Problem { code, detail, .. }) => (Vec::new(), vec![Unsettled { item: item.clone(), code, detail }]),
+            Err(Problem { code, detail, .. }) => (Vec::new(), vec![UnsettledItem { item: item.clone(), code, detail }]),
         };
-        let settlement = Settlement { settled, refused };
-        tell(args, &settlement)?;
-        return Ok(exit_of(settlement.refused.is_empty()));
+        let settlement = SettleItemsResponse { settled, refused };
+        print_settlement(args, &settlement)?;
+        return Ok(exit_code_for(settlement.refused.is_empty()));
     }
     anyhow::ensure!(args.message_id.is_none(), "--message-id is of one item");
     if let (Some(run), []) = (&args.run, chunks.as_slice()) {
-        paint::say(format_args!("nothing is in doubt in {run}"));
+        console::print_message(format_args!("nothing is in doubt in {run}"));
     }
     let mut is_whole = true;
     for items in chunks {
-        let settle = SettleMany { items, verdict, why: why.clone(), by: by.clone() };
-        let settlement = onward.settle_many(settle).await?;
+        let settle = SettleItemsRequest { items, verdict, why: why.clone(), by: by.clone() };
+        let settlement = onward.settle_items(settle).await?;
         is_whole &= settlement.refused.is_empty();
-        tell(args, &settlement)?;
+        print_settlement(args, &settlement)?;
     }
-    Ok(exit_of(is_whole))
+    Ok(exit_code_for(is_whole))
 }
 
 /// A text that is one line, and nothing that a terminal would obey: it is shown as it is told.
-fn one_line(text: &str) -> Result<String, String> {
-    match text.is_empty() || paint::plain(text) != text {
+fn parse_one_line(text: &str) -> Result<String, String> {
+    match text.is_empty() || console::escape_control_chars(text) != text {
         true => Err("it has to be text on one line, without control characters".to_owned()),
         false => Ok(text.to_owned()),
     }
 }
 
-fn exit_of(is_whole: bool) -> ExitCode {
+fn exit_code_for(is_whole: bool) -> ExitCode {
     if is_whole { ExitCode::SUCCESS } else { ExitCode::from(2) }
 }
 
-fn tell(args: &Args, settlement: &Settlement) -> anyhow::Result<()> {
+fn print_settlement(args: &OutboxSettleArgs, settlement: &SettleItemsResponse) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     for item in &settlement.settled {
         match args.json {
@@ -115,18 +115,18 @@ fn tell(args: &Args, settlement: &Settlement) -> anyhow::Result<()> {
     for refused in &settlement.refused {
         match args.json {
             true => writeln!(out, "{}", serde_json::to_string(refused)?)?,
-            false => super::say_refused(&refused.item, &refused.detail),
+            false => super::print_refusal(&refused.item, &refused.detail),
         }
     }
     Ok(())
 }
 
 /// All items in doubt of a campaign run, those of one job together.
-async fn in_doubt(onward: &dyn Onward, run: &str) -> anyhow::Result<Vec<Vec<String>>> {
+async fn read_in_doubt_batches(onward: &dyn OnwardApi, run: &str) -> anyhow::Result<Vec<Vec<String>>> {
     let (mut jobs, mut after): (BTreeMap<String, Vec<String>>, _) = (BTreeMap::new(), None);
     loop {
-        let asked = OutboxListing { run: run.to_owned(), standing: Some(ItemStanding::InDoubt), ..Default::default() };
-        let page = onward.outbox(OutboxListing { limit: Some(1_000), after, ..asked }).await?;
+        let asked = ListOutboxItemsQuery { run: run.to_owned(), standing: Some(OutboxItemState::InDoubt), ..Default::default() };
+        let page = onward.list_outbox_items(ListOutboxItemsQuery { limit: Some(1_000), after, ..asked }).await?;
         for item in page.items {
             jobs.entry(item.job).or_default().push(item.item);
         }
@@ -138,13 +138,13 @@ async fn in_doubt(onward: &dyn Onward, run: &str) -> anyhow::Result<Vec<Vec<Stri
     let mut chunks: Vec<Vec<String>> = Vec::new();
     for items in jobs.into_values() {
         match chunks.last_mut() {
-            Some(chunk) if chunk.len() + items.len() <= TOGETHER => chunk.extend(items),
+            Some(chunk) if chunk.len() + items.len() <= SETTLE_BATCH_MAX => chunk.extend(items),
             _ => chunks.push(items),
         }
     }
     Ok(chunks)
 }
 
-fn chunks(items: &[String]) -> Vec<Vec<String>> {
-    items.chunks(TOGETHER).map(<[String]>::to_vec).collect()
+fn split_into_batches(items: &[String]) -> Vec<Vec<String>> {
+    items.chunks(SETTLE_BATCH_MAX).map(<[String]>::to_vec).collect()
 }

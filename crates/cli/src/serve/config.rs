@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use super::settings::{Setting, SettingArgs, Source, redacted};
+use super::settings::{ResolvedSetting, ServerSettingsArgs, SettingSource, redact_url};
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
-    Show(Args),
+pub(crate) enum ConfigSubcommand {
+    Show(ConfigShowArgs),
 }
 
 /// Print the settings that `onward serve` would run with, and where each comes from
@@ -19,28 +19,28 @@ pub(crate) enum Command {
 ///
 /// Exit codes: 0 they were printed, 2 they make no sense.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ConfigShowArgs {
     #[command(flatten)]
-    settings: SettingArgs,
+    settings: ServerSettingsArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(Command::Show(args): &Command) -> anyhow::Result<ExitCode> {
-    let settings = args.settings.settle()?;
-    let hosts = |hosts: &Setting<Vec<onward_embed::HostPattern>>| {
+pub(crate) fn show_config(ConfigSubcommand::Show(args): &ConfigSubcommand) -> anyhow::Result<ExitCode> {
+    let settings = args.settings.resolve_settings()?;
+    let hosts = |hosts: &ResolvedSetting<Vec<onward_embed::HostPattern>>| {
         json!(hosts.value.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     let campaigns = &settings.campaigns;
-    let rows: [(&str, Value, Source); 16] = [
-        ("store", json!(settings.store.value.as_deref().map(redacted)), settings.store.source),
+    let rows: [(&str, Value, SettingSource); 16] = [
+        ("store", json!(settings.store.value.as_deref().map(redact_url)), settings.store.source),
         ("listen", json!(settings.listen.value.to_string()), settings.listen.source),
         ("tls-in-front", json!(settings.tls_in_front.value), settings.tls_in_front.source),
         ("node-name", json!(settings.node_name.value), settings.node_name.source),
         ("lease-ms", json!(settings.lease_ms.value), settings.lease_ms.source),
         ("drain-ms", json!(settings.drain_ms.value), settings.drain_ms.source),
-        ("otlp-endpoint", json!(settings.otlp_endpoint.value.as_deref().map(redacted)), settings.otlp_endpoint.source),
+        ("otlp-endpoint", json!(settings.otlp_endpoint.value.as_deref().map(redact_url)), settings.otlp_endpoint.source),
         ("requests-per-second", json!(settings.requests_per_second.value), settings.requests_per_second.source),
         ("idle-ms", json!(settings.idle_ms.value), settings.idle_ms.source),
         ("allow-hosts", hosts(&settings.allow_hosts), settings.allow_hosts.source),

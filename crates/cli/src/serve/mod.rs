@@ -1,37 +1,37 @@
 //! The server: `onward serve` for production, `onward dev` for a laptop, and what they need: tokens and settings.
 
-mod campaigns;
+mod campaign_sender;
 mod config;
 mod dev;
-pub(crate) mod measured;
-mod run;
+pub(crate) mod prometheus;
+mod server;
 mod settings;
 mod token;
-mod traces;
+mod otlp;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::waiting::block_on;
+use crate::retry::block_on;
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
-    Dev(dev::Args),
-    Serve(run::Args),
+pub(crate) enum ServerSubcommand {
+    Dev(dev::DevServerArgs),
+    Serve(server::ServeArgs),
     /// Give, list and take back tokens
     #[command(subcommand)]
-    Token(token::Command),
+    Token(token::TokenSubcommand),
     /// Look at settings
     #[command(subcommand)]
-    Config(config::Command),
+    Config(config::ConfigSubcommand),
 }
 
-pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_server_command(command: &ServerSubcommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Dev(args) => block_on(dev::run(args)),
-        Command::Serve(args) => block_on(run::run(args)),
-        Command::Token(command) => block_on(token::run(command)),
-        Command::Config(command) => config::run(command),
+        ServerSubcommand::Dev(args) => block_on(dev::run_dev_server(args)),
+        ServerSubcommand::Serve(args) => block_on(server::serve_store(args)),
+        ServerSubcommand::Token(command) => block_on(token::run_token_command(command)),
+        ServerSubcommand::Config(command) => config::show_config(command),
     }
 }

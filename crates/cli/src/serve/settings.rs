@@ -11,11 +11,11 @@ use onward_embed::HostPattern;
 use onward_providers::ProviderSpec;
 use serde::{Deserialize, Serialize};
 
-use super::campaigns::{CampaignArgs, CampaignFile, CampaignSettings};
+use super::campaign_sender::{CampaignSettingsArgs, CampaignSettingsTable, CampaignSettings};
 
 /// What the command line says.
 #[derive(clap::Args, Clone, Default)]
-pub(crate) struct SettingArgs {
+pub(crate) struct ServerSettingsArgs {
     /// A file with settings, in TOML [env: ONWARD_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -53,13 +53,13 @@ pub(crate) struct SettingArgs {
     #[arg(long = "allow-private-host", value_name = "HOST", value_delimiter = ',')]
     allow_private_hosts: Option<Vec<HostPattern>>,
     #[command(flatten)]
-    campaigns: CampaignArgs,
+    campaigns: CampaignSettingsArgs,
 }
 
 /// What a file says.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct File {
+struct ServerSettingsFile {
     store: Option<String>,
     listen: Option<SocketAddr>,
     tls_in_front: Option<bool>,
@@ -71,7 +71,7 @@ struct File {
     idle_ms: Option<NonZeroU64>,
     allow_hosts: Option<Vec<String>>,
     allow_private_hosts: Option<Vec<String>>,
-    campaigns: Option<CampaignFile>,
+    campaigns: Option<CampaignSettingsTable>,
     /// Who sends campaigns, by name.
     providers: Option<BTreeMap<String, ProviderSpec>>,
 }
@@ -79,14 +79,14 @@ struct File {
 /// Where a setting comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Source {
+pub(crate) enum SettingSource {
     Usual,
     File,
     Environment,
     CommandLine,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Usual => "usual",
@@ -98,121 +98,121 @@ impl fmt::Display for Source {
 }
 
 /// A setting, and where it comes from.
-pub(crate) struct Setting<T> {
+pub(crate) struct ResolvedSetting<T> {
     pub(crate) value: T,
-    pub(crate) source: Source,
+    pub(crate) source: SettingSource,
 }
 
 /// The settings that hold.
-pub(crate) struct Settings {
-    pub(crate) store: Setting<Option<String>>,
-    pub(crate) listen: Setting<SocketAddr>,
-    pub(crate) tls_in_front: Setting<bool>,
-    pub(crate) node_name: Setting<String>,
-    pub(crate) lease_ms: Setting<NonZeroU64>,
-    pub(crate) drain_ms: Setting<u64>,
-    pub(crate) otlp_endpoint: Setting<Option<String>>,
-    pub(crate) requests_per_second: Setting<NonZeroU32>,
-    pub(crate) idle_ms: Setting<NonZeroU64>,
-    pub(crate) allow_hosts: Setting<Vec<HostPattern>>,
-    pub(crate) allow_private_hosts: Setting<Vec<HostPattern>>,
+pub(crate) struct ServerSettings {
+    pub(crate) store: ResolvedSetting<Option<String>>,
+    pub(crate) listen: ResolvedSetting<SocketAddr>,
+    pub(crate) tls_in_front: ResolvedSetting<bool>,
+    pub(crate) node_name: ResolvedSetting<String>,
+    pub(crate) lease_ms: ResolvedSetting<NonZeroU64>,
+    pub(crate) drain_ms: ResolvedSetting<u64>,
+    pub(crate) otlp_endpoint: ResolvedSetting<Option<String>>,
+    pub(crate) requests_per_second: ResolvedSetting<NonZeroU32>,
+    pub(crate) idle_ms: ResolvedSetting<NonZeroU64>,
+    pub(crate) allow_hosts: ResolvedSetting<Vec<HostPattern>>,
+    pub(crate) allow_private_hosts: ResolvedSetting<Vec<HostPattern>>,
     pub(crate) campaigns: CampaignSettings,
-    pub(crate) providers: Setting<BTreeMap<String, ProviderSpec>>,
+    pub(crate) providers: ResolvedSetting<BTreeMap<String, ProviderSpec>>,
 }
 
 /// Where to listen unless told.
-const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7400);
-const LEASE_MS: NonZeroU64 = NonZeroU64::new(5_000).expect("not zero");
-const DRAIN_MS: u64 = 10_000;
-const REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(5_000).expect("not zero");
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7400);
+const DEFAULT_LEASE_MS: NonZeroU64 = NonZeroU64::new(5_000).expect("not zero");
+const DEFAULT_DRAIN_MS: u64 = 10_000;
+const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(5_000).expect("not zero");
 /// More than what proxies keep a connection for, so that they close it and not this end, just as they use it again.
-const IDLE_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not zero");
+const DEFAULT_IDLE_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not zero");
 
-impl SettingArgs {
+impl ServerSettingsArgs {
     /// The settings that hold.
-    pub(crate) fn settle(&self) -> anyhow::Result<Settings> {
-        let path = self.config.clone().or_else(|| variable("ONWARD_CONFIG").map(PathBuf::from));
-        let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
+    pub(crate) fn resolve_settings(&self) -> anyhow::Result<ServerSettings> {
+        let path = self.config.clone().or_else(|| env_variable("ONWARD_CONFIG").map(PathBuf::from));
+        let file = path.as_deref().map(read_settings_file).transpose()?.unwrap_or_default();
         let args = self.clone();
         let name = || format!("pid {}", std::process::id());
-        Ok(Settings {
-            store: pick(
+        Ok(ServerSettings {
+            store: resolve_setting(
                 args.store.map(Some),
                 "ONWARD_STORE",
                 file.store.map(Some),
                 || None,
                 |text| Ok(Some(text.to_owned())),
             )?,
-            listen: pick(args.listen, "ONWARD_LISTEN", file.listen, || LISTEN, |text| Ok(text.parse()?))?,
-            tls_in_front: pick(
+            listen: resolve_setting(args.listen, "ONWARD_LISTEN", file.listen, || DEFAULT_LISTEN, |text| Ok(text.parse()?))?,
+            tls_in_front: resolve_setting(
                 args.tls_in_front,
                 "ONWARD_TLS_IN_FRONT",
                 file.tls_in_front,
                 || false,
                 |text| Ok(text.parse()?),
             )?,
-            node_name: pick(args.node_name, "ONWARD_NODE_NAME", file.node_name, name, |text| Ok(text.to_owned()))?,
-            lease_ms: pick(args.lease_ms, "ONWARD_LEASE_MS", file.lease_ms, || LEASE_MS, |text| Ok(text.parse()?))?,
-            drain_ms: pick(args.drain_ms, "ONWARD_DRAIN_MS", file.drain_ms, || DRAIN_MS, |text| Ok(text.parse()?))?,
-            otlp_endpoint: pick(
+            node_name: resolve_setting(args.node_name, "ONWARD_NODE_NAME", file.node_name, name, |text| Ok(text.to_owned()))?,
+            lease_ms: resolve_setting(args.lease_ms, "ONWARD_LEASE_MS", file.lease_ms, || DEFAULT_LEASE_MS, |text| Ok(text.parse()?))?,
+            drain_ms: resolve_setting(args.drain_ms, "ONWARD_DRAIN_MS", file.drain_ms, || DEFAULT_DRAIN_MS, |text| Ok(text.parse()?))?,
+            otlp_endpoint: resolve_setting(
                 args.otlp_endpoint.map(Some),
                 "ONWARD_OTLP_ENDPOINT",
                 file.otlp_endpoint.map(Some),
                 || None,
                 |text| Ok(Some(text.to_owned())),
             )?,
-            requests_per_second: pick(
+            requests_per_second: resolve_setting(
                 args.requests_per_second,
                 "ONWARD_REQUESTS_PER_SECOND",
                 file.requests_per_second,
-                || REQUESTS_PER_SECOND,
+                || DEFAULT_REQUESTS_PER_SECOND,
                 |text| Ok(text.parse()?),
             )?,
-            idle_ms: pick(args.idle_ms, "ONWARD_IDLE_MS", file.idle_ms, || IDLE_MS, |text| Ok(text.parse()?))?,
-            allow_hosts: pick(
+            idle_ms: resolve_setting(args.idle_ms, "ONWARD_IDLE_MS", file.idle_ms, || DEFAULT_IDLE_MS, |text| Ok(text.parse()?))?,
+            allow_hosts: resolve_setting(
                 args.allow_hosts,
                 "ONWARD_ALLOW_HOSTS",
-                file.allow_hosts.as_deref().map(patterns).transpose()?,
+                file.allow_hosts.as_deref().map(parse_host_patterns).transpose()?,
                 Vec::new,
-                |text| patterns(&listed(text)),
+                |text| parse_host_patterns(&split_list(text)),
             )?,
-            allow_private_hosts: pick(
+            allow_private_hosts: resolve_setting(
                 args.allow_private_hosts,
                 "ONWARD_ALLOW_PRIVATE_HOSTS",
-                file.allow_private_hosts.as_deref().map(patterns).transpose()?,
+                file.allow_private_hosts.as_deref().map(parse_host_patterns).transpose()?,
                 Vec::new,
-                |text| patterns(&listed(text)),
+                |text| parse_host_patterns(&split_list(text)),
             )?,
-            campaigns: args.campaigns.settle(&file.campaigns.unwrap_or_default())?,
+            campaigns: args.campaigns.resolve_settings(&file.campaigns.unwrap_or_default())?,
             providers: match file.providers {
-                Some(value) => Setting { value, source: Source::File },
-                None => Setting { value: BTreeMap::new(), source: Source::Usual },
+                Some(value) => ResolvedSetting { value, source: SettingSource::File },
+                None => ResolvedSetting { value: BTreeMap::new(), source: SettingSource::Usual },
             },
         })
     }
 }
 
-pub(super) fn pick<T>(
+pub(super) fn resolve_setting<T>(
     said: Option<T>,
     variable_name: &str,
     in_file: Option<T>,
     usual: impl FnOnce() -> T,
     parse: impl FnOnce(&str) -> anyhow::Result<T>,
-) -> anyhow::Result<Setting<T>> {
+) -> anyhow::Result<ResolvedSetting<T>> {
     if let Some(value) = said {
-        return Ok(Setting { value, source: Source::CommandLine });
+        return Ok(ResolvedSetting { value, source: SettingSource::CommandLine });
     }
-    if let Some(text) = variable(variable_name) {
+    if let Some(text) = env_variable(variable_name) {
         let value = parse(&text).with_context(|| format!("{variable_name} makes no sense"))?;
-        return Ok(Setting { value, source: Source::Environment });
+        return Ok(ResolvedSetting { value, source: SettingSource::Environment });
     }
     Ok(match in_file {
-        Some(value) => Setting { value, source: Source::File },
-        None => Setting { value: usual(), source: Source::Usual },
+        Some(value) => ResolvedSetting { value, source: SettingSource::File },
+        None => ResolvedSetting { value: usual(), source: SettingSource::Usual },
     })
 }
 
-fn read(path: &Path) -> anyhow::Result<File> {
+fn read_settings_file(path: &Path) -> anyhow::Result<ServerSettingsFile> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     toml::from_str(&text).map_err(|error: toml::de::Error| {
         // The line itself may have a password in it.
@@ -221,31 +221,31 @@ fn read(path: &Path) -> anyhow::Result<File> {
     })
 }
 
-fn listed(text: &str) -> Vec<String> {
+fn split_list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-fn patterns(hosts: &[String]) -> anyhow::Result<Vec<HostPattern>> {
+fn parse_host_patterns(hosts: &[String]) -> anyhow::Result<Vec<HostPattern>> {
     let parse = |host: &String| host.parse().with_context(|| format!("{host} is not a host"));
     hosts.iter().map(parse).collect()
 }
 
-fn variable(name: &str) -> Option<String> {
+fn env_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// A URL without its password.
-pub(crate) fn redacted(url: &str) -> String {
+pub(crate) fn redact_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    let Some((user, host)) = authority.rsplit_once('@') else { return hidden_in_query(url) };
+    let Some((user, host)) = authority.rsplit_once('@') else { return redact_query(url) };
     let user = user.split_once(':').map_or_else(|| user.to_owned(), |(name, _)| format!("{name}:***"));
-    hidden_in_query(&format!("{scheme}://{user}@{host}{path}"))
+    redact_query(&format!("{scheme}://{user}@{host}{path}"))
 }
 
 /// Postgres takes a password behind the question mark as well.
-fn hidden_in_query(url: &str) -> String {
+fn redact_query(url: &str) -> String {
     let Some((front, query)) = url.split_once('?') else { return url.to_owned() };
     let hide = |part: &str| match part.split_once('=') {
         Some((name, _)) if name.eq_ignore_ascii_case("password") => format!("{name}=***"),
@@ -256,7 +256,7 @@ fn hidden_in_query(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::redacted;
+    use super::redact_url;
 
     #[test]
     fn passwords_are_not_shown() {
@@ -269,7 +269,7 @@ mod tests {
             ("postgres://me:s@c:r@db/onward", "postgres://me:***@db/onward"),
             ("sqlite:/tmp/a.db", "sqlite:/tmp/a.db"),
         ] {
-            assert_eq!(redacted(url), shown);
+            assert_eq!(redact_url(url), shown);
         }
     }
 }

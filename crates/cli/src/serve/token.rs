@@ -5,27 +5,27 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Subcommand;
-use onward_api::token::{MadeToken, Role, TokenInfo};
+use onward_api::token::{CreateTokenResponse, TokenRole, TokenSummary};
 use onward_journal::Timestamp;
 use onward_server::token;
 
-use crate::access::{Access, Want, WorkArgs};
-use crate::paint;
+use crate::connection::{TargetConnection, AccessMode, ScopedConnectionArgs};
+use crate::console;
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
-    Create(Create),
-    Ls(Ls),
-    Revoke(Revoke),
+pub(crate) enum TokenSubcommand {
+    Create(TokenCreateArgs),
+    Ls(TokenListArgs),
+    Revoke(TokenRevokeArgs),
 }
 
 /// Make a token, and print it: it cannot be read again
 ///
 /// Exit codes: 0 it is good from now on, 2 it was not made.
 #[derive(clap::Args)]
-pub(crate) struct Create {
+pub(crate) struct TokenCreateArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     /// What people call it
     name: String,
     /// What it allows
@@ -43,9 +43,9 @@ pub(crate) struct Create {
 ///
 /// Exit codes: 0 they were listed, 2 they could not be.
 #[derive(clap::Args)]
-pub(crate) struct Ls {
+pub(crate) struct TokenListArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -57,60 +57,60 @@ pub(crate) struct Ls {
 ///
 /// Exit codes: 0 it is no longer good, 2 it could not be taken back.
 #[derive(clap::Args)]
-pub(crate) struct Revoke {
+pub(crate) struct TokenRevokeArgs {
     #[command(flatten)]
-    work: WorkArgs,
+    connection: ScopedConnectionArgs,
     /// What it is called
     name: String,
 }
 
-pub(crate) async fn run(command: &Command) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run_token_command(command: &TokenSubcommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Create(args) => create(args).await?,
-        Command::Ls(args) => list(args).await?,
-        Command::Revoke(args) => {
-            match args.work.open(Want::Write).await? {
-                Access { client: Some(client), .. } => {
-                    token::revoke(&**client.store(), client.scope(), &args.name).await?;
+        TokenSubcommand::Create(args) => create_token(args).await?,
+        TokenSubcommand::Ls(args) => list_tokens(args).await?,
+        TokenSubcommand::Revoke(args) => {
+            match args.connection.open_connection(AccessMode::Write).await? {
+                TargetConnection { store_client: Some(client), .. } => {
+                    token::revoke_token(&**client.store(), client.scope(), &args.name).await?;
                 }
-                access => access.server()?.revoke_token(&args.name).await?,
+                access => access.require_server()?.revoke_token(&args.name).await?,
             }
-            paint::say(format_args!("{} is no longer good", paint::plain(&args.name)));
+            console::print_message(format_args!("{} is no longer good", console::escape_control_chars(&args.name)));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn create(args: &Create) -> anyhow::Result<()> {
-    let Some(role) = Role::parse(&args.role) else { bail!("{} is not a role", args.role) };
-    let made = match args.work.open(Want::Create).await? {
-        Access { client: Some(client), .. } => {
-            let token = token::create(&**client.store(), client.scope(), &args.name, role, args.expires).await?;
-            MadeToken { name: args.name.clone(), token }
+async fn create_token(args: &TokenCreateArgs) -> anyhow::Result<()> {
+    let Some(role) = TokenRole::parse(&args.role) else { bail!("{} is not a role", args.role) };
+    let made = match args.connection.open_connection(AccessMode::Create).await? {
+        TargetConnection { store_client: Some(client), .. } => {
+            let token = token::create_token(&**client.store(), client.scope(), &args.name, role, args.expires).await?;
+            CreateTokenResponse { name: args.name.clone(), token }
         }
         access => {
             let expires_at = args.expires.map(|at| at.to_string());
-            let new = onward_api::token::NewToken { name: args.name.clone(), role, expires_at };
-            access.server()?.create_token(&new).await?
+            let new = onward_api::token::CreateTokenRequest { name: args.name.clone(), role, expires_at };
+            access.require_server()?.create_token(&new).await?
         }
     };
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&made)?)?;
     } else {
         writeln!(io::stdout(), "{}", made.token)?;
-        paint::say(format_args!(
+        console::print_message(format_args!(
             "token {} may do what {} may; keep it, it is not shown again",
-            paint::plain(&made.name),
+            console::escape_control_chars(&made.name),
             args.role
         ));
     }
     Ok(())
 }
 
-async fn list(args: &Ls) -> anyhow::Result<()> {
-    let tokens = match args.work.open(Want::Read).await? {
-        Access { client: Some(client), .. } => token::list(&**client.store(), client.scope()).await?,
-        access => access.server()?.tokens().await?,
+async fn list_tokens(args: &TokenListArgs) -> anyhow::Result<()> {
+    let tokens = match args.connection.open_connection(AccessMode::Read).await? {
+        TargetConnection { store_client: Some(client), .. } => token::list_tokens(&**client.store(), client.scope()).await?,
+        access => access.require_server()?.list_tokens().await?,
     };
     let mut out = io::stdout().lock();
     if !args.json {
@@ -120,9 +120,9 @@ async fn list(args: &Ls) -> anyhow::Result<()> {
         if args.json {
             writeln!(out, "{}", serde_json::to_string(info)?)?;
         } else {
-            let TokenInfo { name, role, created_at, expires_at } = info;
+            let TokenSummary { name, role, created_at, expires_at } = info;
             let expires = expires_at.as_deref().unwrap_or("never");
-            writeln!(out, "{:<24}  {:<9}  {created_at:<27}  {expires}", paint::plain(name), role.as_str())?;
+            writeln!(out, "{:<24}  {:<9}  {created_at:<27}  {expires}", console::escape_control_chars(name), role.as_str())?;
         }
     }
     Ok(())

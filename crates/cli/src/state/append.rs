@@ -8,12 +8,12 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::ValueEnum;
 use onward_engine::projector::{self, Projector};
-use onward_store::{KeyCheck, Policy, Store};
+use onward_store::{IdempotencyKeyCheck, StorePolicy, Store};
 
-use super::ingest::{self, Accepted, Refused, Taker};
-use crate::access::{PlaceArgs, Want};
-use crate::lines::Lines;
-use crate::paint;
+use super::ingest::{self, AcceptedEvent, RefusedLine, AppendTarget};
+use crate::connection::{ConnectionArgs, AccessMode};
+use crate::line_reader::LineReader;
+use crate::console;
 
 /// Append run events: JSON Lines of RunEventWrite in, one AppendResult a line out
 ///
@@ -23,15 +23,15 @@ use crate::paint;
 ///
 /// Exit codes: 0 all lines were taken, 1 some were refused, 2 the command could not be carried out.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct StateAppendArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    connection: ConnectionArgs,
     /// The events; - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
     /// What to do about an idempotency key that is not the one its event gives
-    #[arg(long, value_enum, default_value_t = Keys::Reject)]
-    keys: Keys,
+    #[arg(long, value_enum, default_value_t = KeyCheckArg::Reject)]
+    keys: KeyCheckArg,
     /// Take idempotency keys of contract v1 as well, to import logs of that time
     #[arg(long)]
     accept_v1_keys: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Keys {
+enum KeyCheckArg {
     /// Refuse the event
     Reject,
     /// Store the event and warn
@@ -50,83 +50,83 @@ enum Keys {
     Off,
 }
 
-impl Args {
-    fn policy(&self) -> Policy {
+impl StateAppendArgs {
+    fn store_policy(&self) -> StorePolicy {
         let keys = match self.keys {
-            Keys::Reject => KeyCheck::Reject,
-            Keys::Warn => KeyCheck::Warn,
-            Keys::Off => KeyCheck::Off,
+            KeyCheckArg::Reject => IdempotencyKeyCheck::Reject,
+            KeyCheckArg::Warn => IdempotencyKeyCheck::Warn,
+            KeyCheckArg::Off => IdempotencyKeyCheck::Off,
         };
-        Policy { keys, accept_v1_keys: self.accept_v1_keys, ..Policy::default() }
+        StorePolicy { key_check: keys, accept_v1_keys: self.accept_v1_keys, ..StorePolicy::default() }
     }
 
     /// What a server accepts, it says itself.
-    async fn server(&self) -> anyhow::Result<Taker> {
-        if self.accept_v1_keys || !matches!(self.keys, Keys::Reject) {
+    async fn connect_server(&self) -> anyhow::Result<AppendTarget> {
+        if self.accept_v1_keys || !matches!(self.keys, KeyCheckArg::Reject) {
             bail!("--keys and --accept-v1-keys are for a store; a server takes events by its own rules");
         }
-        Ok(Taker::Server(Box::new(self.place.open(Want::Write).await?), Policy::default()))
+        Ok(AppendTarget::Server(Box::new(self.connection.open_connection(AccessMode::Write).await?), StorePolicy::default()))
     }
 }
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let lines = Lines::open(&args.file)?;
-    let mut answers = Answers { out: io::BufWriter::new(io::stdout()), json: args.json, refused: 0 };
-    let Some(url) = args.place.store_url()? else {
-        ingest::all(&args.server().await?, lines, &mut answers).await?;
-        return Ok(ExitCode::from(u8::from(answers.refused > 0)));
+pub(crate) async fn append_run_events(args: &StateAppendArgs) -> anyhow::Result<ExitCode> {
+    let lines = LineReader::open_path(&args.file)?;
+    let mut answers = AppendOutput { out: io::BufWriter::new(io::stdout()), json: args.json, refused_count: 0 };
+    let Some(url) = args.connection.store_url()? else {
+        ingest::ingest_lines(&args.connect_server().await?, lines, &mut answers).await?;
+        return Ok(ExitCode::from(u8::from(answers.refused_count > 0)));
     };
-    let store = onward_embed::store::open(&url, args.policy()).await?;
-    let projector = Projector::new(Arc::clone(&store), projector::Options::default());
+    let store = onward_embed::store::open_store(&url, args.store_policy()).await?;
+    let projector = Projector::new(Arc::clone(&store), projector::ProjectorOptions::default());
     let projecting = tokio::spawn(projector.run());
-    let outcome = ingest::all(&Taker::Store(Arc::clone(&store)), lines, &mut answers).await;
+    let outcome = ingest::ingest_lines(&AppendTarget::Store(Arc::clone(&store)), lines, &mut answers).await;
     projecting.abort();
     outcome?;
-    catch_up(&store).await?;
-    Ok(ExitCode::from(u8::from(answers.refused > 0)))
+    catch_up_snapshots(&store).await?;
+    Ok(ExitCode::from(u8::from(answers.refused_count > 0)))
 }
 
 /// Leaves the snapshots as new as the log.
-async fn catch_up(store: &Arc<dyn Store>) -> anyhow::Result<()> {
-    let mut projector = Projector::new(Arc::clone(store), projector::Options::default());
+async fn catch_up_snapshots(store: &Arc<dyn Store>) -> anyhow::Result<()> {
+    let mut projector = Projector::new(Arc::clone(store), projector::ProjectorOptions::default());
     // Twice, because a run in which a gap was seen is taken on again by the next pass.
     for _ in 0..2 {
-        projector.pass().await?;
+        projector.run_pass().await?;
     }
     Ok(())
 }
 
-struct Answers {
+struct AppendOutput {
     out: io::BufWriter<io::Stdout>,
     json: bool,
-    refused: u64,
+    refused_count: u64,
 }
 
-impl ingest::Sink for Answers {
-    fn accepted(&mut self, accepted: &[Accepted]) -> anyhow::Result<()> {
-        for Accepted { line, appended } in accepted {
+impl ingest::IngestSink for AppendOutput {
+    fn on_accepted(&mut self, accepted: &[AcceptedEvent]) -> anyhow::Result<()> {
+        for AcceptedEvent { line, appended } in accepted {
             writeln!(self.out, "{}", appended.result.to_json())?;
             if appended.differs {
                 let kept = appended.result.event_id;
                 let message = format!("repeats event {kept} but says something else; the first one is kept");
-                self.tell(*line, "warning", &message);
+                self.print_line_verdict(*line, "warning", &message);
             }
         }
         Ok(self.out.flush()?)
     }
 
-    fn refused(&mut self, refused: &Refused) {
-        self.refused += 1;
-        self.tell(refused.line, "refused", &refused.reason);
+    fn on_refused(&mut self, refused: &RefusedLine) {
+        self.refused_count += 1;
+        self.print_line_verdict(refused.line, "refused", &refused.reason);
     }
 }
 
-impl Answers {
-    fn tell(&self, line: u64, verdict: &str, message: &str) {
+impl AppendOutput {
+    fn print_line_verdict(&self, line: u64, verdict: &str, message: &str) {
         if self.json {
-            paint::say(serde_json::json!({ "line": line, "verdict": verdict, "message": message }));
+            console::print_message(serde_json::json!({ "line": line, "verdict": verdict, "message": message }));
         } else {
-            paint::say(format_args!("{}: line {line}: {message}", paint::error(verdict)));
+            console::print_message(format_args!("{}: line {line}: {message}", console::style_error(verdict)));
         }
     }
 }

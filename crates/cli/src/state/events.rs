@@ -6,18 +6,18 @@ use std::process::ExitCode;
 use onward_api::problem::Code;
 use onward_runs::RunId;
 
-use crate::access::{PlaceArgs, Want};
+use crate::connection::{ConnectionArgs, AccessMode};
 
 /// Events that are asked for at a time.
-const PAGE: u32 = 1_000;
+const EVENT_PAGE_SIZE: u32 = 1_000;
 
 /// Print the events of a run as JSON Lines, in the order of their sequence
 ///
 /// Exit codes: 0 done, also when there are no events; 2 the command could not be carried out.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct StateEventsArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    connection: ConnectionArgs,
     /// The run
     run: RunId,
     /// Only events after this sequence
@@ -28,13 +28,13 @@ pub(crate) struct Args {
     limit: usize,
 }
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let onward = args.place.open(Want::Read).await?;
+pub(crate) async fn print_run_events(args: &StateEventsArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let (mut after, mut left) = (args.after, args.limit);
     while left > 0 {
-        let limit = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
-        let page = match onward.run_events(&args.run, after, limit, 0).await {
+        let limit = u32::try_from(left).unwrap_or(EVENT_PAGE_SIZE).min(EVENT_PAGE_SIZE);
+        let page = match onward.get_run_events(&args.run, after, limit, 0).await {
             Err(problem) if problem.code == Code::NoRun => break,
             page => page?,
         };

@@ -10,21 +10,21 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::waiting::block_on;
+use crate::retry::block_on;
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
-    Append(append::Args),
-    Events(events::Args),
-    Snapshot(snapshot::Args),
-    Verify(verify::Args),
+pub(crate) enum StateSubcommand {
+    Append(append::StateAppendArgs),
+    Events(events::StateEventsArgs),
+    Snapshot(snapshot::StateSnapshotArgs),
+    Verify(verify::StateVerifyArgs),
 }
 
-pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_state_command(command: &StateSubcommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Append(args) => block_on(append::run(args)),
-        Command::Events(args) => block_on(events::run(args)),
-        Command::Snapshot(args) => block_on(snapshot::run(args)),
-        Command::Verify(args) => block_on(verify::run(args)),
+        StateSubcommand::Append(args) => block_on(append::append_run_events(args)),
+        StateSubcommand::Events(args) => block_on(events::print_run_events(args)),
+        StateSubcommand::Snapshot(args) => block_on(snapshot::print_snapshot(args)),
+        StateSubcommand::Verify(args) => block_on(verify::verify_state(args)),
     }
 }

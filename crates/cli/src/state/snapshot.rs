@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use onward_api::problem::Code;
 use onward_runs::RunId;
 
-use crate::access::{PlaceArgs, Want};
-use crate::paint;
+use crate::connection::{ConnectionArgs, AccessMode};
+use crate::console;
 
 /// Print the snapshot of a run as JSON
 ///
@@ -15,9 +15,9 @@ use crate::paint;
 ///
 /// Exit codes: 0 done, 1 there is no such run or no snapshot of it yet, 2 the command could not be carried out.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct StateSnapshotArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    connection: ConnectionArgs,
     /// The run
     run: RunId,
     /// Reduce the log now instead of reading the stored snapshot
@@ -25,18 +25,18 @@ pub(crate) struct Args {
     project: bool,
 }
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let onward = args.place.open(Want::Read).await?;
-    let found = match onward.snapshot(&args.run, args.project).await {
+pub(crate) async fn print_snapshot(args: &StateSnapshotArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    let found = match onward.get_run_snapshot(&args.run, args.project).await {
         Err(problem) if problem.code == Code::NoRun => {
-            paint::say(&problem.detail);
+            console::print_message(&problem.detail);
             return Ok(ExitCode::from(1));
         }
         found => found?,
     };
     match &*found.condition {
-        "STALE" => paint::say("stale: events are missing from the log behind this snapshot"),
-        "INCONSISTENT" => paint::say("inconsistent: the log holds events that were not allowed; they are ignored"),
+        "STALE" => console::print_message("stale: events are missing from the log behind this snapshot"),
+        "INCONSISTENT" => console::print_message("inconsistent: the log holds events that were not allowed; they are ignored"),
         _ => {}
     }
     let stdout = io::stdout();

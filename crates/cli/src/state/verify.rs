@@ -3,12 +3,12 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::run::{Heard, Verified, Wrong};
+use onward_api::run::{VerifyProgress, VerifyReport, VerifyFinding};
 use onward_runs::RunId;
 
-use crate::access::{PlaceArgs, Want};
-use crate::paint::{self, counted};
-use crate::progress::Progress;
+use crate::connection::{ConnectionArgs, AccessMode};
+use crate::console::{self, format_count};
+use crate::progress::ProgressLine;
 
 /// Check what is stored: keys, order, contiguity, and that every snapshot is what its log reduces to
 ///
@@ -16,9 +16,9 @@ use crate::progress::Progress;
 ///
 /// Exit codes: 0 all is right, 1 something is wrong and was printed, 2 the command could not be carried out.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct StateVerifyArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    connection: ConnectionArgs,
     /// Only this run
     run: Option<RunId>,
     /// Take idempotency keys of contract v1 for right, in logs that were imported
@@ -29,30 +29,30 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let onward = args.place.open(Want::Read).await?;
-    let mut progress = Progress::new(!args.json);
+pub(crate) async fn verify_state(args: &StateVerifyArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    let mut progress = ProgressLine::new(!args.json);
     let mut written = Ok(());
     let mut hear = |heard| match heard {
-        Heard::Found(wrong) if written.is_ok() => written = tell(args, &wrong),
-        Heard::Found(_) => {}
-        Heard::Looked { runs, events } => progress.at(runs, || format!("{runs} runs, {events} events")),
+        VerifyProgress::Finding(wrong) if written.is_ok() => written = print_finding(args, &wrong),
+        VerifyProgress::Finding(_) => {}
+        VerifyProgress::Examined { runs, events } => progress.update_count(runs, || format!("{runs} runs, {events} events")),
     };
-    let verified = onward.verify(args.run.as_deref(), args.accept_v1_keys, &mut hear).await?;
+    let verified = onward.verify_runs(args.run.as_deref(), args.accept_v1_keys, &mut hear).await?;
     drop(progress);
     written?;
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&verified)?)?;
     } else {
-        let Verified { ok, runs, events, findings } = verified;
-        let word = if ok { paint::good("valid").to_string() } else { paint::error("wrong").to_string() };
-        let (events, runs) = (counted(events, "event"), counted(runs, "run"));
-        paint::say(format_args!("{word}: {events} of {runs}, {}", counted(findings, "finding")));
+        let VerifyReport { ok, runs, events, findings } = verified;
+        let word = if ok { console::style_success("valid").to_string() } else { console::style_error("wrong").to_string() };
+        let (events, runs) = (format_count(events, "event"), format_count(runs, "run"));
+        console::print_message(format_args!("{word}: {events} of {runs}, {}", format_count(findings, "finding")));
     }
     Ok(ExitCode::from(u8::from(!verified.ok)))
 }
 
-fn tell(args: &Args, wrong: &Wrong) -> io::Result<()> {
+fn print_finding(args: &StateVerifyArgs, wrong: &VerifyFinding) -> io::Result<()> {
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(wrong)?)
     } else {

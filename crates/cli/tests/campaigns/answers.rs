@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use onward_api::campaign::{CampaignTally, RunStatus};
-use onward_api::outbox::{ItemStanding, OutboxItem};
-use onward_store::{Clock as _, SystemClock};
+use onward_api::campaign::{CampaignTally, CampaignStatus};
+use onward_api::outbox::{OutboxItemState, OutboxItemView};
+use onward_store::{StoreClock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -38,7 +38,7 @@ async fn whoever_is_put_off_by_a_busy_provider_is_not_called_before_it_said() {
     // Fewer tries than it is busy for: being put off is no try.
     let more = "job_items: 10\nretries:\n  calls: 1\n  attempts: 2\n  first_ms: 1\n  max_ms: 10";
     let run = node.deploy(&world.campaign("spring", &people(20), more), &[]);
-    assert_eq!(until_over(&node.client(), &run).await, RunStatus::Completed);
+    assert_eq!(until_over(&node.client(), &run).await, CampaignStatus::Completed);
     for calls in by_key(world.provider.calls()).values() {
         assert_eq!(calls.len(), 4, "three times it was not taken");
         for pair in calls.windows(2) {
@@ -47,7 +47,7 @@ async fn whoever_is_put_off_by_a_busy_provider_is_not_called_before_it_said() {
         }
     }
     let items = outbox(&node.client(), &run).await;
-    assert!(items.iter().all(|item| item.standing == ItemStanding::Served && item.calls == 1), "{items:?}");
+    assert!(items.iter().all(|item| item.standing == OutboxItemState::Served && item.calls == 1), "{items:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +62,7 @@ async fn a_provider_that_is_busy_for_one_campaign_is_left_alone_by_all() {
     let node = world.node(&["--campaign-lanes", "1"]);
     let runs = ["spring", "summer"].map(|name| node.deploy(&world.campaign(name, &people(3), "job_items: 1"), &[]));
     for run in &runs {
-        assert_eq!(until_over(&node.client(), run).await, RunStatus::Completed);
+        assert_eq!(until_over(&node.client(), run).await, CampaignStatus::Completed);
     }
     let calls = world.provider.calls();
     assert_eq!(calls.len(), 7, "one of six was called twice");
@@ -80,7 +80,7 @@ async fn two_processes_together_keep_to_the_rate_of_a_provider() {
     let at = SystemClock.now().plus_ms(6_500);
     let more = format!("job_items: 20\nschedule:\n  at: {at}");
     let run = nodes[0].deploy(&world.campaign("spring", &people(240), &more), &[]);
-    assert_eq!(until_over(&client, &run).await, RunStatus::Completed);
+    assert_eq!(until_over(&client, &run).await, CampaignStatus::Completed);
     world.provider.expect_once();
     let times: Vec<Instant> = world.provider.calls().iter().map(|call| call.at).collect();
     let within =
@@ -114,13 +114,13 @@ async fn whoever_did_not_hear_an_answer_does_not_call_again() {
     // Neither does another process.
     let node = world.node(&[]);
     let next = node.deploy(&world.campaign("summer", &["another".to_owned()], ""), &[]);
-    assert_eq!(until_over(&node.client(), &next).await, RunStatus::Completed);
+    assert_eq!(until_over(&node.client(), &next).await, CampaignStatus::Completed);
     world.provider.expect_once();
     let items = outbox(&node.client(), &run).await;
-    let standing = |item: &OutboxItem| item.standing;
-    let mut expected = vec![ItemStanding::InDoubt; 3];
-    expected.push(ItemStanding::Failed);
-    expected.resize(12, ItemStanding::Served);
+    let standing = |item: &OutboxItemView| item.standing;
+    let mut expected = vec![OutboxItemState::InDoubt; 3];
+    expected.push(OutboxItemState::Failed);
+    expected.resize(12, OutboxItemState::Served);
     assert_eq!(items.iter().map(standing).collect::<Vec<_>>(), expected);
     let counts = CampaignTally { served: 8, failed: 1, in_doubt: 3, ..CampaignTally::default() };
     assert_eq!(tally(&node.client(), &run).await, counts);
@@ -142,7 +142,7 @@ async fn a_provider_that_takes_each_key_once_is_called_again_with_the_same_key()
     let node = world.node(&[]);
     let more = "retries:\n  first_ms: 10\n  max_ms: 20";
     let run = node.deploy(&world.campaign("spring", &people(6), more), &[]);
-    assert_eq!(until_over(&node.client(), &run).await, RunStatus::Completed);
+    assert_eq!(until_over(&node.client(), &run).await, CampaignStatus::Completed);
     let items = outbox(&node.client(), &run).await;
     let calls = by_key(world.provider.calls());
     assert_eq!(calls.len(), 6, "nobody has two keys");
@@ -176,10 +176,10 @@ async fn of_a_batch_that_failed_in_part_each_item_is_what_was_said_of_it() {
     let client = node.client();
     until_done(&client, &run).await;
     let expected = |who: &str| match who {
-        "p00001" | "p00011" => (ItemStanding::InDoubt, 1),
-        "p00002" => (ItemStanding::Failed, 1),
-        "p00003" => (ItemStanding::Served, 2),
-        _ => (ItemStanding::Served, 1),
+        "p00001" | "p00011" => (OutboxItemState::InDoubt, 1),
+        "p00002" => (OutboxItemState::Failed, 1),
+        "p00003" => (OutboxItemState::Served, 2),
+        _ => (OutboxItemState::Served, 1),
     };
     let times = world.provider.times();
     let items = outbox(&client, &run).await;

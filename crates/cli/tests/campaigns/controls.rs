@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use onward_api::campaign::{Campaigning as _, RunStatus};
-use onward_api::client::Client;
-use onward_api::outbox::ItemStanding;
+use onward_api::campaign::{CampaignApi as _, CampaignStatus};
+use onward_api::client::ApiClient;
+use onward_api::outbox::OutboxItemState;
 use tokio::time::sleep;
 
 use crate::node::Node;
@@ -30,7 +30,7 @@ const KNOWN: Duration = Duration::from_secs(2);
 struct Sending {
     world: World,
     nodes: [Node; 2],
-    client: Client,
+    client: ApiClient,
     run: String,
 }
 
@@ -73,7 +73,7 @@ async fn a_campaign_that_is_paused_calls_nobody_until_it_is_resumed() {
     sleep(KNOWN).await;
     assert_eq!(sending.world.provider.count(), quiet, "nobody is called while it is paused");
     sending.say("resume");
-    assert_eq!(until_over(&sending.client, &sending.run).await, RunStatus::Completed);
+    assert_eq!(until_over(&sending.client, &sending.run).await, CampaignStatus::Completed);
     sending.world.provider.expect_once();
     assert_eq!(sending.world.provider.count(), PEOPLE);
 }
@@ -83,22 +83,22 @@ async fn whom_a_cancelled_campaign_did_not_reach_is_reached_by_its_retry_and_nob
     let Sending { world, nodes, client, run: first } = Sending::begun().await;
     nodes[1].told(&["campaign", "cancel", &first, "--by", "ada"]);
     let cancelled = world.provider.count();
-    assert_eq!(until_over(&client, &first).await, RunStatus::Partial);
+    assert_eq!(until_over(&client, &first).await, CampaignStatus::Partial);
     let reached: BTreeSet<String> = world.provider.reached().into_keys().collect();
     let late = KNOWN.as_millis() as usize / 50 * UNDER_WAY;
     println!("{} were called after it was cancelled", reached.len() - cancelled);
     assert!(reached.len() - cancelled <= late, "{} were called after it was cancelled", reached.len() - cancelled);
     for item in outbox(&client, &first).await {
-        let expected = if reached.contains(&item.to) { ItemStanding::Served } else { ItemStanding::Skipped };
+        let expected = if reached.contains(&item.to) { OutboxItemState::Served } else { OutboxItemState::Skipped };
         assert_eq!(item.standing, expected, "{item:?}");
     }
     let tried = [&nodes[0], &nodes[1]].map(|node| node.told(&["campaign", "retry", &first, "--by", "ada"]));
     assert_eq!(tried[0]["run"], tried[1]["run"], "there is one of each");
     assert_eq!(tried[0]["items"], PEOPLE - reached.len());
     let second = tried[0]["run"].as_str().unwrap();
-    assert_eq!(until_over(&client, second).await, RunStatus::Completed);
+    assert_eq!(until_over(&client, second).await, CampaignStatus::Completed);
     world.provider.expect_once();
     assert_eq!(world.provider.count(), PEOPLE);
     assert_eq!(run(&client, second).await.summary.retry_of, Some(first.clone()));
-    assert_eq!(client.campaign_run(&first).await.unwrap().retried_by.as_deref(), Some(second));
+    assert_eq!(client.get_campaign_run(&first).await.unwrap().retried_by.as_deref(), Some(second));
 }

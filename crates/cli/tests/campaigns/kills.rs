@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use onward_api::Onward as _;
-use onward_api::campaign::{CampaignTally, Campaigning as _, RunStatus};
-use onward_api::client::Client;
-use onward_api::finding::{Code, Heard};
-use onward_api::outbox::{ItemStanding, ItemVerdict, JobStatus, OutboxItem, SettleMany};
+use onward_api::OnwardApi as _;
+use onward_api::campaign::{CampaignTally, CampaignApi as _, CampaignStatus};
+use onward_api::client::ApiClient;
+use onward_api::finding::{FindingCode, DoctorProgress};
+use onward_api::outbox::{OutboxItemState, ItemResolution, CampaignJobStatus, OutboxItemView, SettleItemsRequest};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -123,31 +123,31 @@ async fn survive(world: World, processes: usize) {
 struct Proof<'a> {
     world: &'a World,
     node: &'a Node,
-    client: Client,
+    client: ApiClient,
     run: String,
     people: &'a [String],
 }
 
 impl Proof<'_> {
-    fn was_called(&self, item: &OutboxItem) -> bool {
+    fn was_called(&self, item: &OutboxItemView) -> bool {
         self.world.provider.times().contains_key(&item.key)
     }
 
     /// What a doctor finds.
-    async fn found(&self) -> Vec<Code> {
+    async fn found(&self) -> Vec<FindingCode> {
         let mut found = Vec::new();
         let mut hear = |heard| {
-            if let Heard::Found(finding) = heard {
+            if let DoctorProgress::Finding(finding) = heard {
                 found.push(finding.code);
             }
         };
-        let verdict = self.client.doctor(&mut hear).await.unwrap();
+        let verdict = self.client.run_doctor(&mut hear).await.unwrap();
         assert_eq!((verdict.campaign_runs, verdict.items), (1, self.people.len() as u64));
         found
     }
 
     /// Nobody was called twice, everybody has one row, and what it says is so. Returns what is in doubt.
-    async fn expect_nothing_lost(&self, kills: usize) -> Vec<OutboxItem> {
+    async fn expect_nothing_lost(&self, kills: usize) -> Vec<OutboxItemView> {
         self.world.provider.expect_once();
         let items = outbox(&self.client, &self.run).await;
         let names: BTreeSet<&str> = items.iter().map(|item| item.recipient.as_str()).collect();
@@ -159,8 +159,8 @@ impl Proof<'_> {
         let mut doubts = Vec::new();
         for item in items {
             match item.standing {
-                ItemStanding::Served => assert_eq!(times.get(&item.key), Some(&1), "{item:?}"),
-                ItemStanding::InDoubt => doubts.push(item),
+                OutboxItemState::Served => assert_eq!(times.get(&item.key), Some(&1), "{item:?}"),
+                OutboxItemState::InDoubt => doubts.push(item),
                 _ => panic!("neither served nor in doubt: {item:?}"),
             }
         }
@@ -169,14 +169,14 @@ impl Proof<'_> {
         let expected = CampaignTally { served, in_doubt, ..CampaignTally::default() };
         assert_eq!(tally(&self.client, &self.run).await, expected, "the counts add up");
         assert!(!doubts.is_empty(), "the kills came while somebody was called");
-        assert_eq!(self.found().await, [Code::CampaignInDoubt], "whatever was killed, nothing is stuck");
+        assert_eq!(self.found().await, [FindingCode::CampaignInDoubt], "whatever was killed, nothing is stuck");
         assert!(doubts.len() <= kills * LANES * WINDOW, "a kill leaves no more than a window of each lane in doubt");
         doubts
     }
 
     /// Says of each item in doubt what the provider's own record says: first of those that it has, then of all that are left.
-    async fn settle(&self, doubts: &[OutboxItem]) {
-        let (called, missed): (Vec<&OutboxItem>, Vec<_>) = doubts.iter().partition(|item| self.was_called(item));
+    async fn settle(&self, doubts: &[OutboxItemView]) {
+        let (called, missed): (Vec<&OutboxItemView>, Vec<_>) = doubts.iter().partition(|item| self.was_called(item));
         for item in called.iter().take(BY_HAND) {
             let settled = self.node.told(&["outbox", "settle", &item.item, "sent", "--why", TAKEN, "--by", "ada"]);
             assert_eq!(settled["standing"], "served");
@@ -184,8 +184,8 @@ impl Proof<'_> {
         let rest: Vec<String> = called.iter().skip(BY_HAND).map(|item| item.item.clone()).collect();
         for items in rest.chunks(1_000).map(<[String]>::to_vec) {
             let (why, by) = (TAKEN.to_owned(), Some("ada".to_owned()));
-            let settle = SettleMany { items, verdict: ItemVerdict::Sent, why, by };
-            let settlement = self.client.settle_many(settle).await.unwrap();
+            let settle = SettleItemsRequest { items, verdict: ItemResolution::Sent, why, by };
+            let settlement = self.client.settle_items(settle).await.unwrap();
             assert!(settlement.refused.is_empty(), "{:?}", settlement.refused);
         }
         let told = self.node.say(&["outbox", "settle", "--run", &self.run, "again", "--why", MISSED, "--by", "ada"]);
@@ -193,22 +193,22 @@ impl Proof<'_> {
     }
 
     /// Everybody was called once and served, and the audit trail says how that came about.
-    async fn expect_whole(&self, doubts: &[OutboxItem]) {
-        assert_eq!(until_over(&self.client, &self.run).await, RunStatus::Completed);
+    async fn expect_whole(&self, doubts: &[OutboxItemView]) {
+        assert_eq!(until_over(&self.client, &self.run).await, CampaignStatus::Completed);
         self.world.provider.expect_once();
         let times = self.world.provider.times();
         assert_eq!(times.len(), self.people.len(), "everybody was called");
         let items = outbox(&self.client, &self.run).await;
-        assert!(items.iter().all(|item| item.standing == ItemStanding::Served && times.contains_key(&item.key)));
+        assert!(items.iter().all(|item| item.standing == OutboxItemState::Served && times.contains_key(&item.key)));
         assert_eq!(run(&self.client, &self.run).await.tally.served, self.people.len() as u64);
         let jobs = jobs(&self.client, &self.run).await;
         assert_eq!(jobs.len(), self.people.len().div_ceil(100));
-        assert!(jobs.iter().all(|job| job.status == JobStatus::Completed));
+        assert!(jobs.iter().all(|job| job.status == CampaignJobStatus::Completed));
         assert_eq!(self.found().await, []);
         self.expect_audit(doubts, jobs.len()).await;
     }
 
-    async fn expect_audit(&self, doubts: &[OutboxItem], jobs: usize) {
+    async fn expect_audit(&self, doubts: &[OutboxItemView], jobs: usize) {
         let entries = audit(&self.client, &self.run).await;
         let mut events: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
         for entry in &entries {

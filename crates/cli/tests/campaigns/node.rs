@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 
-use onward_api::client::{Access, Client};
+use onward_api::client::{ClientConfig, ApiClient};
 use serde_json::Value;
 
 use crate::text;
@@ -57,8 +57,8 @@ impl Node {
         format!("http://{address}")
     }
 
-    pub(crate) fn client(&self) -> Client {
-        Client::new(&Access { url: self.url(), token: Some(self.token.clone()), scope: None }).unwrap()
+    pub(crate) fn client(&self) -> ApiClient {
+        ApiClient::new(&ClientConfig { url: self.url(), token: Some(self.token.clone()), scope: None }).unwrap()
     }
 
     /// Asks this node by the command line.

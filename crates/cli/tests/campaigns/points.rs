@@ -5,10 +5,10 @@ use std::process::Stdio;
 use std::sync::Mutex;
 
 use futures_util::future::join_all;
-use onward_api::campaign::{Campaigning as _, RunStatus};
-use onward_api::client::Client;
-use onward_api::outbox::{ItemStanding, ItemVerdict, OutboxItem, Settle};
-use onward_testing::Fault;
+use onward_api::campaign::{CampaignApi as _, CampaignStatus};
+use onward_api::client::ApiClient;
+use onward_api::outbox::{OutboxItemState, ItemResolution, OutboxItemView, SettleItemRequest};
+use onward_testing::DiskFault;
 
 use crate::node::Node;
 use crate::provider::Reply;
@@ -69,24 +69,24 @@ impl Doomed {
 }
 
 /// Settles what is in doubt by what the provider knows, and expects that everybody was called once.
-async fn expect_whole(world: &World, client: &Client, run: &str, doubts: &[OutboxItem]) {
+async fn expect_whole(world: &World, client: &ApiClient, run: &str, doubts: &[OutboxItemView]) {
     for item in doubts {
         let was_called = world.provider.times().contains_key(&item.key);
-        let verdict = if was_called { ItemVerdict::Sent } else { ItemVerdict::Again };
-        let settle = Settle { verdict, why: "its log".to_owned(), message_id: None, by: None };
-        client.settle(&item.item, settle).await.unwrap();
+        let verdict = if was_called { ItemResolution::Sent } else { ItemResolution::Again };
+        let settle = SettleItemRequest { verdict, why: "its log".to_owned(), message_id: None, by: None };
+        client.settle_item(&item.item, settle).await.unwrap();
     }
-    assert_eq!(until_over(client, run).await, RunStatus::Completed);
+    assert_eq!(until_over(client, run).await, CampaignStatus::Completed);
     world.provider.expect_once();
     let items = outbox(client, run).await;
     assert_eq!(world.provider.count(), items.len());
-    assert!(items.iter().all(|item| item.standing == ItemStanding::Served));
+    assert!(items.iter().all(|item| item.standing == OutboxItemState::Served));
 }
 
-async fn doubts(client: &Client, run: &str) -> Vec<OutboxItem> {
+async fn doubts(client: &ApiClient, run: &str) -> Vec<OutboxItemView> {
     until_done(client, run).await;
     let items = outbox(client, run).await.into_iter();
-    items.filter(|item| item.standing == ItemStanding::InDoubt).collect()
+    items.filter(|item| item.standing == OutboxItemState::InDoubt).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,7 +152,7 @@ async fn a_process_killed_after_it_stored_an_answer_leaves_nothing_in_doubt() {
     doomed.valve.until_stopped().await;
     let node = doomed.world.node(&[]);
     let client = node.client();
-    let is_stored = async || outbox(&client, &doomed.run).await[0].standing == ItemStanding::Served;
+    let is_stored = async || outbox(&client, &doomed.run).await[0].standing == OutboxItemState::Served;
     until("the answer is not stored", is_stored).await;
     let (world, run) = doomed.kill();
     // The run was not ended by whoever should have.
@@ -184,7 +184,7 @@ async fn a_process_that_was_cut_off_from_its_database_calls_everybody_once_and_i
         cut_off.valve.go_on();
         cut_off.world.provider.reply(|_| Reply::Taken);
         let client = cut_off.node.client();
-        assert_eq!(until_over(&client, &cut_off.run).await, RunStatus::Completed, "{side:?} {is_answer}");
+        assert_eq!(until_over(&client, &cut_off.run).await, CampaignStatus::Completed, "{side:?} {is_answer}");
         cut_off.world.provider.expect_once();
         assert_eq!(cut_off.world.provider.count(), 3);
     }
@@ -212,7 +212,7 @@ async fn die_at_step(step: usize) -> Option<usize> {
     let run = world.deploy_into_store(&world.campaign("spring", &people(2), ""));
     let short = ["--campaign-lanes", "1", "--campaign-lease-ms", "300"];
     let mut command = world.command(&world.url, &short);
-    Fault::Kill.at(step, &mut command);
+    DiskFault::Kill.inject_at(step, &mut command);
     let doomed = Mutex::new(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let is_over = || world.look_into_store(&run)["status"] == "completed";
     until("nothing happens", async || doomed.lock().unwrap().try_wait().unwrap().is_some() || is_over()).await;

@@ -2,9 +2,9 @@
 
 use futures_util::future::join_all;
 use onward_api::campaign::{
-    AudiencePart, Campaigning as _, DeployCampaign, DeployedCampaign, Reached, Recipient, RunStatus,
+    PutAudiencePartRequest, CampaignApi as _, DeployCampaignRequest, DeployCampaignResponse, RepeatContactPolicy, RecipientInput, CampaignStatus,
 };
-use onward_api::json;
+use onward_api::parse_json;
 use onward_api::problem::{Code, Problem};
 use serde_json::json;
 
@@ -18,13 +18,13 @@ async fn the_same_campaign_deployed_twice_is_one_run_unless_again_is_said() {
         let file = world.campaign("spring", &people(20), "job_items: 5");
         let first = node.deploy(&file, &[]);
         assert_eq!(node.deploy(&file, &[]), first);
-        assert_eq!(until_over(&node.client(), &first).await, RunStatus::Completed);
+        assert_eq!(until_over(&node.client(), &first).await, CampaignStatus::Completed);
         assert_eq!(node.deploy(&file, &[]), first, "also when it is over");
         world.provider.expect_once();
         assert_eq!(world.provider.count(), 20);
         let again = node.deploy(&file, &["--again"]);
         assert_ne!(again, first);
-        assert_eq!(until_over(&node.client(), &again).await, RunStatus::Completed);
+        assert_eq!(until_over(&node.client(), &again).await, CampaignStatus::Completed);
         assert!(world.provider.reached().values().all(|times| *times == 2), "{:?}", world.provider.reached());
         assert!(world.provider.times().values().all(|times| *times == 1), "by keys of its own");
     }
@@ -36,7 +36,7 @@ async fn a_campaign_that_was_changed_reaches_nobody_again_unless_that_is_said() 
     for world in [World::sqlite("").await, World::postgres("").await] {
         let node = world.node(&[]);
         let first = node.deploy(&world.campaign("spring", &people(10), ""), &[]);
-        assert_eq!(until_over(&node.client(), &first).await, RunStatus::Completed);
+        assert_eq!(until_over(&node.client(), &first).await, CampaignStatus::Completed);
         let (more, mut reversed) = (people(11), people(10));
         reversed.reverse();
         for (people, about, reached) in [
@@ -59,12 +59,12 @@ async fn a_campaign_that_was_changed_reaches_nobody_again_unless_that_is_said() 
         let second = node.told(&["campaign", "deploy", file.to_str().unwrap(), "--new-only"]);
         assert_eq!((&second["items"], &second["leftOut"]), (&json!(1), &json!(10)));
         let second = second["run"].as_str().unwrap();
-        assert_eq!(until_over(&node.client(), second).await, RunStatus::Completed);
+        assert_eq!(until_over(&node.client(), second).await, CampaignStatus::Completed);
         assert_eq!(node.deploy(&file, &["--new-only"]), second, "the same once more");
         world.provider.expect_once();
         assert_eq!(world.provider.count(), 11);
         let again = node.deploy(&world.campaign("spring", &reversed, ""), &["--again"]);
-        assert_eq!(until_over(&node.client(), &again).await, RunStatus::Completed);
+        assert_eq!(until_over(&node.client(), &again).await, CampaignStatus::Completed);
         assert_eq!(world.provider.reached().values().sum::<usize>(), 21);
     }
 }
@@ -82,7 +82,7 @@ async fn the_same_key_for_other_people_is_refused() {
 }
 
 /// Ten deployments of one campaign for the same people, at once and through two nodes.
-async fn ten_at_once(nodes: &[Node], key: impl Fn(usize) -> String) -> Vec<Result<DeployedCampaign, Problem>> {
+async fn ten_at_once(nodes: &[Node], key: impl Fn(usize) -> String) -> Vec<Result<DeployCampaignResponse, Problem>> {
     let campaign = json!({
         "campaign": "spring", "channel": "email", "provider": "counting", "audience": { "file": "people.csv" },
         "template": { "from": "news@example.com", "subject": "Hello", "text": "News." },
@@ -91,11 +91,11 @@ async fn ten_at_once(nodes: &[Node], key: impl Fn(usize) -> String) -> Vec<Resul
         let client = nodes[number % nodes.len()].client();
         let audience = format!("audience-{number}");
         for (number, people) in (0..).zip(people(20).chunks(10)) {
-            let part = AudiencePart { recipients: people.iter().map(|who| recipient(who)).collect() };
+            let part = PutAudiencePartRequest { recipients: people.iter().map(|who| recipient(who)).collect() };
             client.put_audience_part(&audience, number, part).await.unwrap();
         }
-        let (campaign, key) = (json(&campaign.to_string()).unwrap(), Some(key(number)));
-        let deploy = DeployCampaign { campaign, audience, key, reached: Reached::Refuse, by: None };
+        let (campaign, key) = (parse_json(&campaign.to_string()).unwrap(), Some(key(number)));
+        let deploy = DeployCampaignRequest { campaign, audience, key, reached: RepeatContactPolicy::Refuse, by: None };
         client.deploy_campaign(deploy).await
     });
     join_all(deployments).await
@@ -105,11 +105,11 @@ async fn ten_at_once(nodes: &[Node], key: impl Fn(usize) -> String) -> Vec<Resul
 async fn ten_deployments_at_once_with_one_key_are_one_run() {
     for world in [World::sqlite("").await, World::postgres("").await] {
         let nodes = [world.node(&[]), world.node(&[])];
-        let deployed: Vec<DeployedCampaign> =
+        let deployed: Vec<DeployCampaignResponse> =
             ten_at_once(&nodes, |_| "once".to_owned()).await.into_iter().map(Result::unwrap).collect();
         assert_eq!(deployed.iter().filter(|it| !it.existed).count(), 1, "{deployed:?}");
         assert!(deployed.iter().all(|it| it.run == deployed[0].run));
-        assert_eq!(until_over(&nodes[0].client(), &deployed[0].run).await, RunStatus::Completed);
+        assert_eq!(until_over(&nodes[0].client(), &deployed[0].run).await, CampaignStatus::Completed);
         world.provider.expect_once();
         assert_eq!(world.provider.count(), 20);
     }
@@ -123,7 +123,7 @@ async fn of_ten_deployments_at_once_with_keys_of_their_own_one_reaches_people() 
         let (made, refused): (Vec<_>, Vec<_>) = deployed.into_iter().partition(Result::is_ok);
         assert!(made.len() == 1 && refused.iter().flat_map(|it| it.as_ref().err()).all(was_reached), "{refused:?}");
         let run = made[0].as_ref().unwrap().run.clone();
-        assert_eq!(until_over(&nodes[0].client(), &run).await, RunStatus::Completed);
+        assert_eq!(until_over(&nodes[0].client(), &run).await, CampaignStatus::Completed);
         world.provider.expect_once();
         assert_eq!(world.provider.count(), 20);
     }
@@ -133,8 +133,8 @@ fn was_reached(problem: &Problem) -> bool {
     (problem.code, problem.status) == (Code::ReachedBefore, 409)
 }
 
-fn recipient(who: &str) -> Recipient {
-    Recipient { id: who.to_owned(), to: format!("{who}@example.com"), data: serde_json::Map::default() }
+fn recipient(who: &str) -> RecipientInput {
+    RecipientInput { id: who.to_owned(), to: format!("{who}@example.com"), data: serde_json::Map::default() }
 }
 
 /// Some are named twice in a job, some in several jobs, which several processes send at once.
@@ -149,7 +149,7 @@ async fn whoever_is_named_twice_is_called_once() {
         let nodes = [world.node(&[]), world.node(&[])];
         let id = nodes[0].deploy(&world.campaign("spring", &named, "job_items: 10"), &[]);
         let client = nodes[1].client();
-        assert_eq!(until_over(&client, &id).await, RunStatus::Completed);
+        assert_eq!(until_over(&client, &id).await, CampaignStatus::Completed);
         world.provider.expect_once();
         assert_eq!(world.provider.count(), 100);
         let tally = run(&client, &id).await.tally;

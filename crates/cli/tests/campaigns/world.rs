@@ -6,10 +6,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_api::campaign::{AuditEntry, AuditListing, CampaignRun, CampaignTally, Campaigning as _, RunStatus};
-use onward_api::client::Client;
-use onward_api::outbox::{Job, JobListing, OutboxItem, OutboxListing};
-use onward_testing::Cluster;
+use onward_api::campaign::{CampaignAuditEntry, ListAuditEntriesQuery, CampaignRunView, CampaignTally, CampaignApi as _, CampaignStatus};
+use onward_api::client::ApiClient;
+use onward_api::outbox::{CampaignJob, ListJobsQuery, OutboxItemView, ListOutboxItemsQuery};
+use onward_testing::PostgresCluster;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -32,7 +32,7 @@ pub(crate) struct World {
     pub(crate) folder: TempDir,
     pub(crate) url: String,
     pub(crate) provider: Provider,
-    pub(crate) cluster: Option<Arc<Cluster>>,
+    pub(crate) cluster: Option<Arc<PostgresCluster>>,
     token: String,
 }
 
@@ -45,12 +45,12 @@ impl World {
     }
 
     pub(crate) async fn postgres(more: &str) -> Self {
-        let cluster = Cluster::shared().unwrap();
-        let url = cluster.database().unwrap();
+        let cluster = PostgresCluster::shared_cluster().unwrap();
+        let url = cluster.create_database().unwrap();
         Self::of(tempfile::tempdir().unwrap(), url, Some(cluster), more).await
     }
 
-    async fn of(folder: TempDir, url: String, cluster: Option<Arc<Cluster>>, more: &str) -> Self {
+    async fn of(folder: TempDir, url: String, cluster: Option<Arc<PostgresCluster>>, more: &str) -> Self {
         let provider = Provider::start().await;
         // Where many go together, the keys are beside them.
         let body = match more.contains("[providers.counting.http.batch]") {
@@ -144,20 +144,20 @@ pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     }
 }
 
-pub(crate) async fn run(client: &Client, run: &str) -> CampaignRun {
-    client.campaign_run(run).await.unwrap()
+pub(crate) async fn run(client: &ApiClient, run: &str) -> CampaignRunView {
+    client.get_campaign_run(run).await.unwrap()
 }
 
-pub(crate) async fn tally(client: &Client, id: &str) -> CampaignTally {
+pub(crate) async fn tally(client: &ApiClient, id: &str) -> CampaignTally {
     run(client, id).await.tally
 }
 
 /// Waits until a campaign run is over, and returns what it came to.
-pub(crate) async fn until_over(client: &Client, id: &str) -> RunStatus {
+pub(crate) async fn until_over(client: &ApiClient, id: &str) -> CampaignStatus {
     let since = Instant::now();
     loop {
         let run = run(client, id).await;
-        if run.summary.status.is_over() {
+        if run.summary.status.is_terminal() {
             return run.summary.status;
         }
         assert!(since.elapsed() < HANGS, "the run does not end: {run:?} {:?}", jobs(client, id).await);
@@ -166,17 +166,17 @@ pub(crate) async fn until_over(client: &Client, id: &str) -> RunStatus {
 }
 
 /// Waits until there is nothing left to do that a process could do.
-pub(crate) async fn until_done(client: &Client, id: &str) {
+pub(crate) async fn until_done(client: &ApiClient, id: &str) {
     until("some are left waiting", async || tally(client, id).await.waiting == 0).await;
     let is_free = async || jobs(client, id).await.iter().all(|job| job.locked_until.is_none());
     until("somebody keeps a job", is_free).await;
 }
 
-pub(crate) async fn outbox(client: &Client, run: &str) -> Vec<OutboxItem> {
+pub(crate) async fn outbox(client: &ApiClient, run: &str) -> Vec<OutboxItemView> {
     let (mut items, mut after) = (Vec::new(), None);
     loop {
-        let listing = OutboxListing { run: run.to_owned(), limit: Some(1_000), after, ..OutboxListing::default() };
-        let page = client.outbox(listing).await.unwrap();
+        let listing = ListOutboxItemsQuery { run: run.to_owned(), limit: Some(1_000), after, ..ListOutboxItemsQuery::default() };
+        let page = client.list_outbox_items(listing).await.unwrap();
         items.extend(page.items);
         after = page.next;
         if after.is_none() {
@@ -185,11 +185,11 @@ pub(crate) async fn outbox(client: &Client, run: &str) -> Vec<OutboxItem> {
     }
 }
 
-pub(crate) async fn jobs(client: &Client, run: &str) -> Vec<Job> {
+pub(crate) async fn jobs(client: &ApiClient, run: &str) -> Vec<CampaignJob> {
     let (mut jobs, mut after) = (Vec::new(), None);
     loop {
-        let listing = JobListing { run: Some(run.to_owned()), limit: Some(1_000), after, ..JobListing::default() };
-        let page = client.jobs(listing).await.unwrap();
+        let listing = ListJobsQuery { run: Some(run.to_owned()), limit: Some(1_000), after, ..ListJobsQuery::default() };
+        let page = client.list_jobs(listing).await.unwrap();
         jobs.extend(page.jobs);
         after = page.next;
         if after.is_none() {
@@ -198,10 +198,10 @@ pub(crate) async fn jobs(client: &Client, run: &str) -> Vec<Job> {
     }
 }
 
-pub(crate) async fn audit(client: &Client, run: &str) -> Vec<AuditEntry> {
+pub(crate) async fn audit(client: &ApiClient, run: &str) -> Vec<CampaignAuditEntry> {
     let (mut entries, mut after) = (Vec::new(), None);
     loop {
-        let page = client.campaign_audit(run, AuditListing { after, limit: Some(1_000) }).await.unwrap();
+        let page = client.list_audit_entries(run, ListAuditEntriesQuery { after, limit: Some(1_000) }).await.unwrap();
         entries.extend(page.entries);
         after = page.next;
         if after.is_none() {

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use onward_testing::{Cluster, Durability};
+use onward_testing::{PostgresCluster, ClusterDurability};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -90,8 +90,8 @@ fn the_table_says_how_durable_it_was_and_what_the_disk_does() {
 #[test]
 fn postgres_is_measured_in_a_schema_that_is_gone_in_the_end() {
     let folder = tempfile::tempdir().unwrap();
-    let cluster = Cluster::start_with(Durability::Careless).unwrap();
-    let url = cluster.database().unwrap();
+    let cluster = PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap();
+    let url = cluster.create_database().unwrap();
     let document = document(&folder, &["chain", "--concurrency", "4", "--store", &url]);
     assert_eq!(document["store"], "Postgres");
     // It is said that what was measured does not survive a loss of power.
@@ -104,8 +104,8 @@ fn postgres_is_measured_in_a_schema_that_is_gone_in_the_end() {
 #[test]
 fn stores_are_measured_one_after_the_other() {
     let folder = tempfile::tempdir().unwrap();
-    let cluster = Cluster::start_with(Durability::Careless).unwrap();
-    let url = cluster.database().unwrap();
+    let cluster = PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap();
+    let url = cluster.create_database().unwrap();
     let args = ["chain", "--concurrency", "4", "--store", "sqlite:here.db", "--store", &url, "--json"];
     let output = bench(&folder, &args).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

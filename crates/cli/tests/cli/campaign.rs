@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use onward_testing::Mail;
+use onward_testing::TestMailServer;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -23,7 +23,7 @@ fn examples() -> TempDir {
 }
 
 /// The newsletter of the examples, sent by this server of mail.
-fn newsletter(folder: &TempDir, mail: &Mail) -> PathBuf {
+fn newsletter(folder: &TempDir, mail: &TestMailServer) -> PathBuf {
     let file = folder.path().join("smtp.yaml");
     let yaml = std::fs::read_to_string(&file).unwrap().replace("127.0.0.1:2525", &format!("127.0.0.1:{}", mail.port()));
     std::fs::write(&file, yaml).unwrap();
@@ -36,7 +36,7 @@ fn lines(output: &Output) -> Vec<Value> {
 
 #[test]
 fn the_example_reaches_everybody_once_by_a_real_server_of_mail() {
-    let (mail, place, folder) = (Mail::start(&[]).unwrap(), Place::sqlite(), examples());
+    let (mail, place, folder) = (TestMailServer::start_server(&[]).unwrap(), Place::sqlite(), examples());
     let file = newsletter(&folder, &mail);
     let file = file.to_str().unwrap();
     let server = Server::of(&place, &["--inline-providers"]);
@@ -49,7 +49,7 @@ fn the_example_reaches_everybody_once_by_a_real_server_of_mail() {
     assert_eq!(deployed.status.code(), Some(0), "{}{}", text(&deployed.stdout), text(&deployed.stderr));
     assert!(text(&deployed.stdout).contains("100% of 10  10 sent, 0 failed, 0 skipped, 0 in doubt  completed"));
     let id = text(&deployed.stdout).lines().next().unwrap().to_owned();
-    let mails = mail.mails().unwrap();
+    let mails = mail.received_mails().unwrap();
     assert_eq!(mails.len(), 10);
     let items = lines(&run(&["outbox", "ls", &id, "--json"]));
     for item in &items {
@@ -70,12 +70,12 @@ fn the_example_reaches_everybody_once_by_a_real_server_of_mail() {
     let events: Vec<&str> = shown["audit"].as_array().unwrap().iter().map(|it| it["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["run.deployed", "run.began", "job.completed", "run.ended"]);
     assert_eq!(shown["audit"][0]["detail"]["by"], "ada (token engineer )");
-    assert_eq!(mail.mails().unwrap().len(), 10);
+    assert_eq!(mail.received_mails().unwrap().len(), 10);
 }
 
 #[test]
 fn commands_say_the_same_of_a_store_and_of_a_server() {
-    let (mail, place, folder) = (Mail::start(&[]).unwrap(), Place::sqlite(), examples());
+    let (mail, place, folder) = (TestMailServer::start_server(&[]).unwrap(), Place::sqlite(), examples());
     let file = newsletter(&folder, &mail);
     // Deployed on the store itself: whichever server is there sends it.
     let deployed = place.run(&["campaign", "deploy", file.to_str().unwrap()]);

@@ -6,11 +6,11 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use onward_embed::store;
-use onward_engine::client::{Client, Order, SHARDS, Scope, is_over};
-use onward_journal::jsonl::{Line, Reader};
+use onward_engine::client::{EngineClient, ExecutionOrder, SHARD_COUNT, Scope, is_execution_over};
+use onward_journal::jsonl::{JournalLine, JournalLineReader};
 use onward_journal::{AwaitKind, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload};
-use onward_store::tables::{Message, ShardLease};
-use onward_store::{Policy, Records as _, Scan};
+use onward_store::tables::{InboxMessageRow, ShardLeaseRow};
+use onward_store::{StorePolicy, RecordReader as _, TableScan};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::kills::kills;
@@ -103,7 +103,7 @@ struct Started {
 
 /// The load, and what is known of it.
 struct Load {
-    client: Client,
+    client: EngineClient,
     started: Vec<Started>,
 }
 
@@ -134,14 +134,14 @@ async fn survive(place: &Place, workers: usize, kills: usize) {
     expect_healthy(place);
 }
 
-pub(crate) async fn client(place: &Place) -> Client {
+pub(crate) async fn client(place: &Place) -> EngineClient {
     let part = || "default";
     let scope = Scope {
         tenant: part().parse().unwrap(),
         project: part().parse().unwrap(),
         environment: part().parse().unwrap(),
     };
-    Client::new(store::open(&place.url, Policy::default()).await.unwrap(), scope)
+    EngineClient::new(store::open_store(&place.url, StorePolicy::default()).await.unwrap(), scope)
 }
 
 /// A process that runs workflows, and is gone when the test is.
@@ -187,7 +187,7 @@ impl Load {
             let kind = &KINDS[self.started.len() % KINDS.len()];
             let key = format!("load {}", self.started.len());
             let input = Payload::parse(kind.input).unwrap();
-            let id = self.client.start(kind.function, input, Some(&key)).await.unwrap().execution;
+            let id = self.client.start_execution(kind.function, input, Some(&key)).await.unwrap().execution;
             let mut started = Started { id, kind, events: 1, is_over: false, has_acted: false };
             if kind.act == Act::Early {
                 act(&self.client, &mut started).await;
@@ -200,10 +200,10 @@ impl Load {
     async fn look(&mut self) -> usize {
         let mut new = 0;
         for it in self.started.iter_mut().filter(|it| !it.is_over) {
-            let events = self.client.journal(it.id).await.unwrap();
+            let events = self.client.read_journal(it.id).await.unwrap();
             new += events.len() - it.events;
             it.events = events.len();
-            it.is_over = self.client.result(it.id).await.unwrap().is_some();
+            it.is_over = self.client.execution_result(it.id).await.unwrap().is_some();
             if !it.has_acted && matches!(it.kind.act, Act::Late | Act::Cancel) && waits_for_signal(&events) {
                 act(&self.client, it).await;
             }
@@ -233,14 +233,14 @@ impl Load {
 
     /// Whose turn it is to be killed: whoever owns a shard, and another one each time.
     async fn victim(&self, running: &[Worker], round: usize) -> usize {
-        let leases: Vec<(ShardLease, u64)> = self.client.store().list(Scan::all::<ShardLease>()).await.unwrap();
+        let leases: Vec<(ShardLeaseRow, u64)> = self.client.store().list_records(TableScan::all_rows::<ShardLeaseRow>()).await.unwrap();
         let owner = leases.get(round % leases.len().max(1)).map(|(lease, _)| &*lease.node);
         let place = running.iter().position(|worker| owner == Some(&*format!("pid {}", worker.0.id())));
         place.unwrap_or(round % running.len())
     }
 
     async fn epochs(&self) -> u64 {
-        let leases: Vec<(ShardLease, u64)> = self.client.store().list(Scan::all::<ShardLease>()).await.unwrap();
+        let leases: Vec<(ShardLeaseRow, u64)> = self.client.store().list_records(TableScan::all_rows::<ShardLeaseRow>()).await.unwrap();
         leases.iter().map(|(lease, _)| lease.epoch.0).sum()
     }
 
@@ -259,37 +259,37 @@ impl Load {
             return;
         }
         for it in self.started.iter().filter(|it| !it.is_over) {
-            let row = self.client.execution(it.id).await.unwrap().unwrap();
-            let events = self.client.journal(it.id).await.unwrap();
+            let row = self.client.find_execution(it.id).await.unwrap().unwrap();
+            let events = self.client.read_journal(it.id).await.unwrap();
             println!("{} on {} {} until {}", it.kind.function, row.shard, row.state, row.wake_at);
-            events.iter().rev().take(4).for_each(|event| println!("    {}", Line::new(event, it.id)));
+            events.iter().rev().take(4).for_each(|event| println!("    {}", JournalLine::new(event, it.id)));
         }
-        let leases: Vec<(ShardLease, u64)> = self.client.store().list(Scan::all::<ShardLease>()).await.unwrap();
+        let leases: Vec<(ShardLeaseRow, u64)> = self.client.store().list_records(TableScan::all_rows::<ShardLeaseRow>()).await.unwrap();
         let now = self.client.store().now().await.unwrap();
         panic!("nothing goes on; at {now}: {:?} {leases:?}", self.messages().await);
     }
 
     /// Messages that nobody has taken. Of signals that were taken the key stays behind, where no shard looks.
-    async fn messages(&self) -> Vec<Message> {
-        let rows: Vec<(Message, u64)> = self.client.store().list(Scan::all::<Message>()).await.unwrap();
-        rows.into_iter().map(|(message, _)| message).filter(|message| message.shard.0 < SHARDS).collect()
+    async fn messages(&self) -> Vec<InboxMessageRow> {
+        let rows: Vec<(InboxMessageRow, u64)> = self.client.store().list_records(TableScan::all_rows::<InboxMessageRow>()).await.unwrap();
+        rows.into_iter().map(|(message, _)| message).filter(|message| message.shard.0 < SHARD_COUNT).collect()
     }
 
     /// All executions, those that others started included: how many there are, and how often a shard changed hands.
     async fn check(&self) -> (usize, u64) {
         for it in &self.started {
-            let result = self.client.result(it.id).await.unwrap().unwrap();
+            let result = self.client.execution_result(it.id).await.unwrap().unwrap();
             expect_result(it.kind, &result);
         }
         let (mut after, mut count) = (None, 0);
         loop {
-            let rows = self.client.executions(Order::Oldest, after, 500).await.unwrap();
+            let rows = self.client.list_executions(ExecutionOrder::Oldest, after, 500).await.unwrap();
             let Some(last) = rows.last() else { break };
             after = Some((last.created_at, last.execution_id));
             count += rows.len();
             for row in rows {
-                assert!(is_over(&row), "{row:?}");
-                expect_sound(row.execution_id, &self.client.journal(row.execution_id).await.unwrap());
+                assert!(is_execution_over(&row), "{row:?}");
+                expect_sound(row.execution_id, &self.client.read_journal(row.execution_id).await.unwrap());
             }
         }
         assert!(count > self.started.len(), "some have started others");
@@ -322,15 +322,15 @@ fn waits_for_signal(events: &[JournalEvent]) -> bool {
     matches!(last, Some(Event::ExecutionAwaiting { kind: AwaitKind::Signal(_), .. }))
 }
 
-async fn act(client: &Client, it: &mut Started) {
+async fn act(client: &EngineClient, it: &mut Started) {
     it.has_acted = true;
     match it.kind.act {
         Act::Nothing => {}
         Act::Early | Act::Late => {
             let (name, payload) = ("user_approval".parse().unwrap(), Payload::parse(APPROVED).unwrap());
-            client.signal(it.id, name, payload, Some("once")).await.unwrap();
+            client.send_signal(it.id, name, payload, Some("once")).await.unwrap();
         }
-        Act::Cancel => client.cancel(it.id, "enough").await.unwrap(),
+        Act::Cancel => client.request_cancel(it.id, "enough").await.unwrap(),
     }
 }
 
@@ -344,9 +344,9 @@ fn expect_result(kind: &Kind, result: &InvokeResult) {
 /// The rules hold for what is stored and for what is printed of it, and everything that was begun has ended once.
 pub(crate) fn expect_sound(id: ExecutionId, events: &[JournalEvent]) {
     Journal::recover(id, events.to_vec()).unwrap();
-    let mut reader = Reader::new();
-    let read = events.iter().map(|event| reader.read(&Line::new(event, id).to_string()).unwrap()).collect();
-    Journal::recover(reader.execution(), read).unwrap();
+    let mut reader = JournalLineReader::new();
+    let read = events.iter().map(|event| reader.read_line(&JournalLine::new(event, id).to_string()).unwrap()).collect();
+    Journal::recover(reader.execution_id(), read).unwrap();
     let mut ends = BTreeMap::new();
     for event in events {
         match &event.event {

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 
 use onward_runs::{AppendResult, RunEventRecord, RunEventWrite};
-use onward_testing::{Events, Fault};
+use onward_testing::{RunEventGenerator, DiskFault};
 
 use crate::state::{Place, lines};
 use crate::{fed, onward, text};
@@ -17,9 +17,9 @@ struct Told {
 }
 
 /// Appends event by event, each once the one before is acknowledged.
-fn append_one_by_one(place: &Place, events: &[RunEventWrite], fault: Fault, nth: usize) -> Told {
+fn append_one_by_one(place: &Place, events: &[RunEventWrite], fault: DiskFault, nth: usize) -> Told {
     let mut command = onward(&["state", "append", "--store", &place.url, "-"]);
-    fault.at(nth, &mut command);
+    fault.inject_at(nth, &mut command);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -52,11 +52,11 @@ fn check(place: &Place, events: &[RunEventWrite], acknowledged: &[AppendResult])
 
 #[test]
 fn after_a_failed_sync_nothing_is_acknowledged_any_more() {
-    let events = Events::new("sync").take(12);
+    let events = RunEventGenerator::new("sync").next_events(12);
     let (mut poisoned, mut untouched) = (0, 0);
     for nth in 1..=40 {
         let place = Place::sqlite();
-        let told = append_one_by_one(&place, &events, Fault::Sync, nth);
+        let told = append_one_by_one(&place, &events, DiskFault::Sync, nth);
         if told.code == Some(0) {
             assert_eq!(told.acknowledged.len(), events.len());
             untouched += 1;
@@ -73,11 +73,11 @@ fn after_a_failed_sync_nothing_is_acknowledged_any_more() {
 
 #[test]
 fn a_full_disk_is_a_clean_refusal() {
-    let events = Events::new("full").take(12);
+    let events = RunEventGenerator::new("full").next_events(12);
     let mut refused = 0;
     for nth in 1..=60 {
         let place = Place::sqlite();
-        let told = append_one_by_one(&place, &events, Fault::Full, nth);
+        let told = append_one_by_one(&place, &events, DiskFault::Full, nth);
         if told.code != Some(0) {
             assert_eq!(told.code, Some(2), "{}", told.words);
             let is_clear = told.words.contains("full") || told.words.contains("cannot open");
@@ -91,13 +91,13 @@ fn a_full_disk_is_a_clean_refusal() {
 
 #[test]
 fn a_read_that_fails_stores_nothing_of_what_is_refused() {
-    let events = Events::new("read").take(900);
+    let events = RunEventGenerator::new("read").next_events(900);
     let mut refused = 0;
     for nth in (1..=40).chain((50..400).step_by(25)) {
         let place = Place::sqlite();
         place.append(&[], &lines(&events[..800]));
         let mut command = onward(&["state", "append", "--store", &place.url, "-"]);
-        Fault::Read.at(nth, &mut command);
+        DiskFault::Read.inject_at(nth, &mut command);
         let output = fed(command, lines(&events[800..]).as_bytes());
         let acknowledged: Vec<AppendResult> =
             text(&output.stdout).lines().map(|line| AppendResult::from_json(line).unwrap()).collect();
@@ -112,11 +112,11 @@ fn a_read_that_fails_stores_nothing_of_what_is_refused() {
 /// From the first byte of a new file to the last of its closing: every write is torn and every sync is missed once.
 #[test]
 fn whichever_write_a_new_store_dies_in_it_goes_on() {
-    let events = Events::new("torn").take(3);
+    let events = RunEventGenerator::new("torn").next_events(3);
     let mut kills = 0;
     loop {
         let place = Place::sqlite();
-        let told = append_one_by_one(&place, &events, Fault::Kill, kills + 1);
+        let told = append_one_by_one(&place, &events, DiskFault::Kill, kills + 1);
         if told.code == Some(0) {
             break;
         }

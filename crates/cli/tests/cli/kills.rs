@@ -6,8 +6,8 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use onward_runs::{AppendResult, EventId, RunEventRecord, RunEventWrite, RunSeq};
-use onward_testing::Events;
+use onward_runs::{AppendResult, RunEventId, RunEventRecord, RunEventWrite, RunSeq};
+use onward_testing::RunEventGenerator;
 
 use crate::state::{Place, lines};
 use crate::{onward, text};
@@ -30,15 +30,15 @@ fn postgres_keeps_every_acknowledged_event_through_kills() {
 
 /// What the test knows: what it sent, and what it was told is durable.
 struct Ledger {
-    events: Events,
+    events: RunEventGenerator,
     unanswered: Vec<RunEventWrite>,
-    acknowledged: BTreeMap<EventId, RunSeq>,
+    acknowledged: BTreeMap<RunEventId, RunSeq>,
     sent: Vec<RunEventWrite>,
 }
 
 fn survive(place: &Place, kills: usize) {
     let mut ledger = Ledger {
-        events: Events::new("killed"),
+        events: RunEventGenerator::new("killed"),
         unanswered: Vec::new(),
         acknowledged: BTreeMap::new(),
         sent: Vec::new(),
@@ -58,7 +58,7 @@ fn survive(place: &Place, kills: usize) {
 impl Ledger {
     /// Sends what is open and more, kills the process after so many answers, and takes down what it still had said.
     fn round(&mut self, place: &Place, answers: usize) {
-        let fresh = self.events.take(150);
+        let fresh = self.events.next_events(150);
         self.sent.extend(fresh.iter().cloned());
         self.unanswered.extend(fresh);
         let mut child = spawn(place);
@@ -96,14 +96,14 @@ impl Ledger {
     fn check(&self, place: &Place) {
         let verified = place.state(&["verify"]);
         assert_eq!(verified.status.code(), Some(0), "{}{}", text(&verified.stdout), text(&verified.stderr));
-        let mut stored: BTreeMap<EventId, RunSeq> = BTreeMap::new();
+        let mut stored: BTreeMap<RunEventId, RunSeq> = BTreeMap::new();
         let mut runs: Vec<&str> = self.sent.iter().map(|event| &*event.run_id).collect();
         runs.dedup();
         for run in runs {
             let output = place.state(&["events", run, "--limit", "10000"]);
             for (line, expected) in text(&output.stdout).lines().zip(1_u64..) {
                 let record = RunEventRecord::from_json(line).unwrap();
-                assert_eq!(record.run_seq.get(), expected, "sequences are contiguous");
+                assert_eq!(record.run_seq.as_u64(), expected, "sequences are contiguous");
                 assert_eq!(stored.insert(record.event.event_id, record.run_seq), None, "nothing is there twice");
             }
         }
@@ -130,7 +130,7 @@ fn two_processes_append_to_the_same_runs_in_sqlite() {
 
 /// Half of what each process sends is sent by the other as well.
 fn two_processes(place: &Place) {
-    let events = Events::new("shared").take(3_000);
+    let events = RunEventGenerator::new("shared").next_events(3_000);
     let first: Vec<RunEventWrite> = events.iter().step_by(2).chain(events.iter().take(1_000)).cloned().collect();
     let second: Vec<RunEventWrite> =
         events.iter().skip(1).step_by(2).chain(events.iter().take(1_000)).cloned().collect();

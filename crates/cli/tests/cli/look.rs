@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use onward_journal::{ExecutionId, Timestamp};
-use onward_store::tables::Execution;
-use onward_store::{Commit, Field as _, Key, Records as _, Store as _};
-use onward_store_sqlite::{Options, Sqlite};
+use onward_store::tables::ExecutionRow;
+use onward_store::{Commit, ColumnCodec as _, RowKey, RecordReader as _, Store as _};
+use onward_store_sqlite::{Options, SqliteStore};
 use serde_json::Value;
 
 use crate::text;
@@ -236,12 +236,12 @@ fn the_doctor_finds_nothing_while_a_process_works() {
 }
 
 /// Changes the row of an execution behind the engine's back.
-fn tamper(place: &Place, id: &str, change: impl FnOnce(&mut Execution)) {
+fn tamper(place: &Place, id: &str, change: impl FnOnce(&mut ExecutionRow)) {
     let id: ExecutionId = id.parse().unwrap();
-    let store = Sqlite::open(Path::new(place.url.strip_prefix("sqlite:").unwrap()), Options::default()).unwrap();
+    let store = SqliteStore::open(Path::new(place.url.strip_prefix("sqlite:").unwrap()), Options::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let (mut row, version): (Execution, u64) = store.get(Key(vec![id.to_value()])).await.unwrap().unwrap();
+        let (mut row, version): (ExecutionRow, u64) = store.read_record(RowKey(vec![id.to_value()])).await.unwrap().unwrap();
         change(&mut row);
         store.commit(Commit::new().update(&row, version)).await.unwrap();
     });

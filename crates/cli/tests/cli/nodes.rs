@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use onward_api::client::{Access, Client as Http};
-use onward_api::execution::{Cancel, Outcome, Signal, Start};
+use onward_api::client::{ClientConfig, ApiClient as Http};
+use onward_api::execution::{CancelExecutionRequest, ExecutionResult, SignalExecutionRequest, StartExecutionRequest};
 use onward_api::problem::{Code, Problem};
-use onward_api::{Onward as _, json};
-use onward_engine::client::{Client, Order, is_over};
-use onward_store::tables::ShardLease;
-use onward_store::{Records as _, Scan};
-use onward_testing::{Cluster, Wire};
+use onward_api::{OnwardApi as _, parse_json};
+use onward_engine::client::{EngineClient, ExecutionOrder, is_execution_over};
+use onward_store::tables::ShardLeaseRow;
+use onward_store::{RecordReader as _, TableScan};
+use onward_testing::{PostgresCluster, TcpProxy};
 use tokio::time::{Instant, interval, timeout};
 
 use crate::crash::{APPROVED, Act, HANGS, KINDS, Kind, LOOK, client, expect_healthy, expect_sound};
@@ -82,15 +82,15 @@ struct Shared {
 
 struct World {
     place: Place,
-    cluster: Arc<Cluster>,
+    cluster: Arc<PostgresCluster>,
     /// The first node's way to the database.
-    wire: Wire,
+    wire: TcpProxy,
     token: String,
     nodes: Vec<Server>,
     names: Vec<String>,
     started: usize,
     shared: Arc<Shared>,
-    client: Client,
+    client: EngineClient,
     times: Times,
 }
 
@@ -133,13 +133,13 @@ impl std::fmt::Display for Times {
 
 impl World {
     async fn new() -> Self {
-        let cluster = Arc::new(Cluster::start().unwrap());
+        let cluster = Arc::new(PostgresCluster::start().unwrap());
         let place = Place::on(Arc::clone(&cluster));
         let token = token(&place, "admin", &[]);
         let shared = Arc::new(Shared { nodes: RwLock::default(), is_over: AtomicBool::new(false) });
         let mut world = Self {
             client: client(&place).await,
-            wire: Wire::to(cluster.port()).unwrap(),
+            wire: TcpProxy::forward_to(cluster.port()).unwrap(),
             place,
             cluster,
             token,
@@ -168,7 +168,7 @@ impl World {
         let lease = LEASE.as_millis().to_string();
         let args = ["--store", &url, "--node-name", &name, "--lease-ms", &lease, "--drain-ms", "5000"];
         let node = Server::of(&self.place, &args);
-        let access = Access { url: node.url(), token: Some(self.token.clone()), scope: None };
+        let access = ClientConfig { url: node.url(), token: Some(self.token.clone()), scope: None };
         let http = Http::new(&access).unwrap();
         let mut nodes = self.shared.nodes.write().unwrap();
         if slot < nodes.len() {
@@ -181,8 +181,8 @@ impl World {
         node
     }
 
-    async fn leases(&self) -> Vec<ShardLease> {
-        let rows: Vec<(ShardLease, u64)> = self.client.store().list(Scan::all::<ShardLease>()).await.unwrap();
+    async fn leases(&self) -> Vec<ShardLeaseRow> {
+        let rows: Vec<(ShardLeaseRow, u64)> = self.client.store().list_records(TableScan::all_rows::<ShardLeaseRow>()).await.unwrap();
         rows.into_iter().map(|(lease, _)| lease).collect()
     }
 
@@ -221,15 +221,15 @@ impl World {
     }
 
     fn kill_postgres(&self) {
-        self.cluster.kill().unwrap();
-        self.cluster.restart().unwrap();
+        self.cluster.stop_immediately().unwrap();
+        self.cluster.restart_server().unwrap();
     }
 
     /// Cuts the connections of a node to the database; one that has just begun may not have any yet.
     async fn cut(&self) {
         let mut looks = interval(LOOK);
         let cut = async {
-            while self.wire.cut() == 0 {
+            while self.wire.cut_connections() == 0 {
                 looks.tick().await;
             }
         };
@@ -261,12 +261,12 @@ impl World {
         assert!(self.leases().await.iter().all(|lease| lease.lease_until <= now), "all of them were released");
         let (mut after, mut found) = (None, BTreeSet::new());
         loop {
-            let rows = self.client.executions(Order::Oldest, after, 500).await.unwrap();
+            let rows = self.client.list_executions(ExecutionOrder::Oldest, after, 500).await.unwrap();
             let Some(last) = rows.last() else { break };
             after = Some((last.created_at, last.execution_id));
             for row in rows {
-                assert!(is_over(&row), "{row:?}");
-                expect_sound(row.execution_id, &self.client.journal(row.execution_id).await.unwrap());
+                assert!(is_execution_over(&row), "{row:?}");
+                expect_sound(row.execution_id, &self.client.read_journal(row.execution_id).await.unwrap());
                 found.extend(row.start_key.map(|_| row.execution_id.to_string()));
             }
         }
@@ -324,22 +324,22 @@ impl Asked {
     }
 
     async fn see_through(&mut self, kind: &'static Kind, key: String) -> String {
-        let start = Start {
+        let start = StartExecutionRequest {
             function: kind.function.to_owned(),
-            input: json(kind.input).unwrap(),
+            input: parse_json(kind.input).unwrap(),
             key: Some(key),
             wait_ms: None,
         };
         let start = &start;
-        let started = self.insist(|node| async move { node.start(start.clone()).await }).await.unwrap();
+        let started = self.insist(|node| async move { node.start_execution(start.clone()).await }).await.unwrap();
         let id = &*started.execution;
-        let seen = self.insist(|node| async move { node.execution(id).await }).await;
+        let seen = self.insist(|node| async move { node.get_execution(id).await }).await;
         assert!(seen.is_ok(), "what was acknowledged is there: {seen:?}");
         self.act(kind, id).await;
         loop {
-            let outcome = self.insist(|node| async move { node.outcome(id, 1_000).await }).await.unwrap();
-            if outcome.is_known() {
-                let Outcome { result, error } = &outcome;
+            let outcome = self.insist(|node| async move { node.get_execution_result(id, 1_000).await }).await.unwrap();
+            if outcome.has_ended() {
+                let ExecutionResult { result, error } = &outcome;
                 kind.expect(match error {
                     Some(failure) => Err(&failure.kind),
                     None => Ok(result.as_ref().unwrap().as_str()),
@@ -353,15 +353,15 @@ impl Asked {
         let done = match kind.act {
             Act::Nothing => return,
             Act::Early | Act::Late => {
-                let (name, payload) = ("user_approval".to_owned(), json(APPROVED).unwrap());
-                let signal = Signal { name, payload, key: Some("once".to_owned()) };
+                let (name, payload) = ("user_approval".to_owned(), parse_json(APPROVED).unwrap());
+                let signal = SignalExecutionRequest { name, payload, key: Some("once".to_owned()) };
                 let signal = &signal;
-                self.insist(|node| async move { node.signal(id, signal.clone()).await }).await
+                self.insist(|node| async move { node.signal_execution(id, signal.clone()).await }).await
             }
             Act::Cancel => {
-                let cancel = Cancel { reason: "enough".to_owned() };
+                let cancel = CancelExecutionRequest { reason: "enough".to_owned() };
                 let cancel = &cancel;
-                self.insist(|node| async move { node.cancel(id, cancel.clone()).await }).await
+                self.insist(|node| async move { node.cancel_execution(id, cancel.clone()).await }).await
             }
         };
         // Whoever was not told that it arrived finds that it did.

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use onward_testing::Events;
+use onward_testing::RunEventGenerator;
 use serde_json::{Value, json};
 
 use crate::work::Place;
@@ -188,7 +188,7 @@ fn every_command_says_the_same_about_a_store_and_about_its_server() {
 #[test]
 fn run_events_go_in_and_out_through_a_server() {
     let place = Place::sqlite();
-    let events = Events::new("served").take(50);
+    let events = RunEventGenerator::new("served").next_events(50);
     let run = events[0].run_id.to_string();
     let scope = ["--tenant", "tenant-1", "--project", "analytics", "--environment", "production"];
     let engineer = token(&place, "engineer", &scope);

@@ -4,7 +4,7 @@ use std::process::Output;
 use std::sync::Arc;
 
 use onward_runs::{AppendResult, RunEventWrite};
-use onward_testing::{Cluster, Events};
+use onward_testing::{PostgresCluster, RunEventGenerator};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -14,7 +14,7 @@ use crate::{fed, onward, text};
 pub(crate) struct Place {
     pub(crate) url: String,
     _folder: TempDir,
-    _cluster: Option<Arc<Cluster>>,
+    _cluster: Option<Arc<PostgresCluster>>,
 }
 
 impl Place {
@@ -25,8 +25,8 @@ impl Place {
     }
 
     pub(crate) fn postgres() -> Self {
-        let cluster = Cluster::shared().unwrap();
-        let url = cluster.database().unwrap();
+        let cluster = PostgresCluster::shared_cluster().unwrap();
+        let url = cluster.create_database().unwrap();
         Self { url, _folder: tempfile::tempdir().unwrap(), _cluster: Some(cluster) }
     }
 
@@ -60,13 +60,13 @@ fn everywhere(check: impl Fn(&Place)) {
 #[test]
 fn events_go_in_and_come_back_as_they_were() {
     everywhere(|place| {
-        let events = Events::new("round-trip").take(25);
+        let events = RunEventGenerator::new("round-trip").next_events(25);
         let output = place.append(&[], &lines(&events));
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         let answers = results(&output);
         assert_eq!(answers.len(), 25);
         for (place, (answer, event)) in answers.iter().zip(&events).enumerate() {
-            assert_eq!((answer.event_id, answer.run_seq.get()), (event.event_id, place as u64 + 1));
+            assert_eq!((answer.event_id, answer.run_seq.as_u64()), (event.event_id, place as u64 + 1));
             assert!(answer.persisted && !answer.idempotent);
         }
         let output = place.state(&["events", &events[0].run_id]);
@@ -82,7 +82,7 @@ fn events_go_in_and_come_back_as_they_were() {
 #[test]
 fn a_repeated_append_is_answered_with_what_the_first_was_given() {
     everywhere(|place| {
-        let events = Events::new("again").take(5);
+        let events = RunEventGenerator::new("again").next_events(5);
         let first = results(&place.append(&[], &lines(&events)));
         let again = results(&place.append(&[], &lines(&events)));
         for (first, again) in first.iter().zip(&again) {
@@ -94,9 +94,9 @@ fn a_repeated_append_is_answered_with_what_the_first_was_given() {
 #[test]
 fn a_bad_line_is_told_with_its_number_and_nothing_of_it_is_stored() {
     everywhere(|place| {
-        let events = Events::new("bad").take(6);
+        let events = RunEventGenerator::new("bad").next_events(6);
         let mut forged = events[2].clone();
-        forged.logical_attempt_id = onward_runs::Attempt::new(2).unwrap();
+        forged.logical_attempt_id = onward_runs::AttemptNumber::new(2).unwrap();
         let mut stolen = events[4].clone();
         stolen.event_id = events[0].event_id;
         let input = [
@@ -138,7 +138,7 @@ fn refused_lines_are_objects_with_json() {
 fn a_wrong_key_can_be_let_through_on_demand() {
     for (policy, code) in [("reject", 1), ("warn", 0), ("off", 0)] {
         let place = Place::sqlite();
-        let mut event = Events::new("keys").take(1).remove(0);
+        let mut event = RunEventGenerator::new("keys").next_events(1).remove(0);
         event.idempotency_key = onward_runs::IdempotencyKey::from_bytes([9; 32]);
         let output = place.append(&["--keys", policy], &lines(&[event]));
         assert_eq!(output.status.code(), Some(code), "{policy}");
@@ -150,8 +150,8 @@ fn a_wrong_key_can_be_let_through_on_demand() {
 #[test]
 fn keys_of_version_1_are_taken_only_when_asked_for() {
     let place = Place::sqlite();
-    let mut event = Events::new("import").take(1).remove(0);
-    event.idempotency_key = onward_runs::KeyParts::of(&event, None).preimage_v1().key();
+    let mut event = RunEventGenerator::new("import").next_events(1).remove(0);
+    event.idempotency_key = onward_runs::IdempotencyKeyParts::from_event(&event, None).preimage_v1().compute_key();
     assert_eq!(place.append(&[], &lines(std::slice::from_ref(&event))).status.code(), Some(1));
     assert_eq!(place.append(&["--accept-v1-keys"], &lines(&[event])).status.code(), Some(0));
     assert_eq!(place.state(&["verify", "--accept-v1-keys"]).status.code(), Some(0));
@@ -161,7 +161,7 @@ fn keys_of_version_1_are_taken_only_when_asked_for() {
 #[test]
 fn another_payload_under_the_same_key_is_reported_and_the_first_is_kept() {
     everywhere(|place| {
-        let events = Events::new("differs").take(3);
+        let events = RunEventGenerator::new("differs").next_events(3);
         place.append(&[], &lines(&events));
         let mut other = events[2].clone();
         other.payload = Some(onward_journal::Payload::parse("{\"other\":true}").unwrap());
@@ -176,7 +176,7 @@ fn another_payload_under_the_same_key_is_reported_and_the_first_is_kept() {
 #[test]
 fn events_are_paged_by_the_last_one_seen() {
     everywhere(|place| {
-        let events = Events::new("page").take(30);
+        let events = RunEventGenerator::new("page").next_events(30);
         place.append(&[], &lines(&events));
         let sequences = |args: &[&str]| -> Vec<u64> {
             let output = place.state(&[&["events", &events[0].run_id], args].concat());
@@ -194,7 +194,7 @@ fn events_are_paged_by_the_last_one_seen() {
 #[test]
 fn the_snapshot_is_there_when_append_returns_and_is_what_the_log_gives() {
     everywhere(|place| {
-        let events = Events::new("snapshot").take(41);
+        let events = RunEventGenerator::new("snapshot").next_events(41);
         place.append(&[], &lines(&events));
         let kept = json(&place.state(&["snapshot", &events[0].run_id]));
         assert_eq!(kept["status"], "RUNNING");
@@ -210,7 +210,7 @@ fn what_is_not_there_is_said_to_be_absent() {
     let output = place.state(&["snapshot", "nobody"]);
     assert_eq!(output.status.code(), Some(2), "reading makes no store");
     assert!(text(&output.stderr).contains("there is no store at"), "{}", text(&output.stderr));
-    place.append(&[], &lines(&Events::new("some").take(1)));
+    place.append(&[], &lines(&RunEventGenerator::new("some").next_events(1)));
     for args in [vec!["snapshot", "nobody"], vec!["snapshot", "nobody", "--project"]] {
         let output = place.state(&args);
         assert_eq!(output.status.code(), Some(1));
@@ -237,7 +237,7 @@ fn a_password_is_never_shown() {
 #[test]
 fn the_store_can_come_from_the_environment() {
     let place = Place::sqlite();
-    place.append(&[], &lines(&Events::new("env").take(1)));
+    place.append(&[], &lines(&RunEventGenerator::new("env").next_events(1)));
     let output = onward(&["state", "verify", "--json"]).env("ONWARD_STORE", &place.url).output().unwrap();
     assert_eq!(text(&output.stdout), "{\"ok\":true,\"runs\":1,\"events\":1,\"findings\":0}\n");
 }
@@ -245,7 +245,7 @@ fn the_store_can_come_from_the_environment() {
 #[test]
 fn what_is_left_of_a_line_that_is_too_long_is_no_line() {
     let place = Place::sqlite();
-    let events = Events::new("long").take(2);
+    let events = RunEventGenerator::new("long").next_events(2);
     let blanks = " ".repeat(17 << 20);
     let input = format!("{{{blanks}{}\n{blanks}{}\nnonsense\n", events[0].to_json(), events[1].to_json());
     let output = place.append(&[], &input);
@@ -258,7 +258,7 @@ fn what_is_left_of_a_line_that_is_too_long_is_no_line() {
 #[test]
 fn another_event_under_the_same_key_is_reported() {
     everywhere(|place| {
-        let events = Events::new("collision").take(2);
+        let events = RunEventGenerator::new("collision").next_events(2);
         let mut other = events[1].clone();
         other.idempotency_key = events[0].idempotency_key;
         place.append(&[], &lines(&events[..1]));
@@ -274,7 +274,7 @@ fn a_store_in_a_folder_that_cannot_be_written_to_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("store.db");
     let url = format!("sqlite:{}", file.display());
-    let events = Events::new("kept").take(5);
+    let events = RunEventGenerator::new("kept").next_events(5);
     let appended = fed(onward(&["state", "append", "--store", &url, "-"]), lines(&events).as_bytes());
     assert_eq!(appended.status.code(), Some(0));
     let allow = |path: &std::path::Path, mode| {

@@ -39,8 +39,8 @@ impl Collector {
     /// The spans of a trace, by their ids.
     fn trace(&self, execution: &str) -> BTreeMap<String, Span> {
         let spans = self.spans.lock().unwrap();
-        let its = spans.iter().filter(|span| execution.starts_with(&hex::encode(&span.trace_id)));
-        its.map(|span| (hex::encode(&span.span_id), span.clone())).collect()
+        let its = spans.iter().filter(|span| execution.starts_with(&hex::encode_hex(&span.trace_id)));
+        its.map(|span| (hex::encode_hex(&span.span_id), span.clone())).collect()
     }
 }
 

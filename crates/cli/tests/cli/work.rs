@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
-use onward_testing::Cluster;
+use onward_testing::PostgresCluster;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -14,7 +14,7 @@ use crate::{onward, text};
 pub(crate) struct Place {
     pub(crate) folder: TempDir,
     pub(crate) url: String,
-    _cluster: Option<Arc<Cluster>>,
+    _cluster: Option<Arc<PostgresCluster>>,
 }
 
 impl Place {
@@ -25,11 +25,11 @@ impl Place {
     }
 
     pub(crate) fn postgres() -> Self {
-        Self::on(Cluster::shared().unwrap())
+        Self::on(PostgresCluster::shared_cluster().unwrap())
     }
 
-    pub(crate) fn on(cluster: Arc<Cluster>) -> Self {
-        let url = cluster.database().unwrap();
+    pub(crate) fn on(cluster: Arc<PostgresCluster>) -> Self {
+        let url = cluster.create_database().unwrap();
         Self { folder: tempfile::tempdir().unwrap(), url, _cluster: Some(cluster) }.deployed()
     }
 

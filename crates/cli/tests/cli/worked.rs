@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use onward_journal::Journal;
-use onward_journal::jsonl::Reader;
+use onward_journal::jsonl::JournalLineReader;
 use serde_json::Value;
 
 use crate::work::Place;
@@ -32,13 +32,13 @@ struct Projection {
 
 impl Told {
     fn read(lines: &str) -> Self {
-        let mut reader = Reader::new();
+        let mut reader = JournalLineReader::new();
         let mut journal: Option<Journal> = None;
         let told = lines.lines().map(|line| {
-            let event = reader.read(line).unwrap();
-            let journal = journal.get_or_insert_with(|| Journal::new(reader.execution()));
+            let event = reader.read_line(line).unwrap();
+            let journal = journal.get_or_insert_with(|| Journal::new(reader.execution_id()));
             journal.append(event).unwrap();
-            (serde_json::from_str(line).unwrap(), format!("{:?}", journal.state().unwrap()))
+            (serde_json::from_str(line).unwrap(), format!("{:?}", journal.execution_state().unwrap()))
         });
         Self(told.collect())
     }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatcher::{Options, Verdict};
-use onward_store::{Admitted, Error, Receipt, Store};
+use onward_dispatcher::{Options, Resolution};
+use onward_store::{AdmittedCommit, Error, CommitReceipt, Store};
 use tokio::sync::{Notify, watch};
 
 use crate::between::{Between, Meddle};
@@ -42,10 +42,10 @@ impl Deadly {
 
 #[async_trait]
 impl Meddle for Deadly {
-    async fn apply(&self, store: &dyn Store, commit: Admitted) -> Result<Receipt, Error> {
+    async fn apply(&self, store: &dyn Store, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
         let number = 1 + self.commits.fetch_add(1, Ordering::SeqCst);
         self.stop_at(Point::Before(number)).await;
-        let applied = store.apply(commit).await;
+        let applied = store.apply_commit(commit).await;
         self.stop_at(Point::After(number)).await;
         if self.point == Point::Late(number) {
             self.reached.notify_one();
@@ -58,16 +58,16 @@ impl Meddle for Deadly {
 /// Lets a worker die at a point, lets another go on, and returns how many items were in doubt; nothing if the point does not come.
 async fn die_at(point: Point) -> Option<usize> {
     let people = ["a", "b", "c", "d", "e", "f"];
-    let terms = onward_dispatch::Terms { window: 2, ..TERMS };
+    let terms = onward_dispatch::DispatchPolicy { window: 2, ..TERMS };
     let world = World::new(Counting::new(|_, _| accepted()), terms);
-    let run = world.deploy(&people).await.unwrap().run;
+    let run = world.deploy(&people).await.unwrap().run_id;
     let reached = Arc::new(Notify::new());
     let deadly = Deadly { point, commits: AtomicU32::new(0), reached: Arc::clone(&reached) };
     let store = Between(Arc::clone(&world.store), deadly);
     let (stop, stopped) = watch::channel(false);
     let doomed = tokio::spawn(world.dispatcher_on(Arc::new(store)).run(stopped));
     let is_over = async {
-        while world.campaigns.run(&run).await.unwrap().ended_at.is_none() {
+        while world.campaigns.read_run(&run).await.unwrap().ended_at.is_none() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -83,21 +83,21 @@ async fn die_at(point: Point) -> Option<usize> {
     doomed.abort();
     // Another takes over when the lease has run out, and does what can be done.
     let is_done = async |world: &World| {
-        let tally = world.campaigns.tally(&run).await.unwrap();
-        tally.open() == 0 && world.jobs().await.iter().all(|job| &*job.status != "locked")
+        let tally = world.campaigns.count_run_items(&run).await.unwrap();
+        tally.open_items() == 0 && world.jobs().await.iter().all(|job| &*job.status != "locked")
     };
     world.work_until(is_done).await;
-    let doubts = world.campaigns.in_doubt(None, 10).await.unwrap().0;
+    let doubts = world.campaigns.list_in_doubt(None, 10).await.unwrap().0;
     for item in &doubts {
         let was_called = world.provider.calls().contains_key(&*item.recipient_id);
-        let verdict = if was_called { Verdict::Served(None) } else { Verdict::Again };
-        world.campaigns.settle(&item.id, &verdict, "ada", "their log").await.unwrap();
+        let verdict = if was_called { Resolution::Sent(None) } else { Resolution::Retry };
+        world.campaigns.resolve_item(&item.id, &verdict, "ada", "their log").await.unwrap();
     }
     world.work_until_over(&run).await;
     let calls = world.provider.calls();
     assert!(people.iter().all(|who| calls.get(*who) == Some(&1)), "{point:?}: {calls:?}");
     assert!(world.statuses().await.values().all(|status| status == "sent"), "{point:?}");
-    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "completed", "{point:?}");
+    assert_eq!(&*world.campaigns.read_run(&run).await.unwrap().status, "completed", "{point:?}");
     Some(doubts.len())
 }
 
@@ -105,14 +105,14 @@ async fn die_at(point: Point) -> Option<usize> {
 async fn whoever_stood_still_calls_for_what_is_still_its_own() {
     for number in 1.. {
         let world = World::new(Counting::new(|_, _| accepted()), TERMS);
-        let run = world.deploy(&["a", "b", "c", "d", "e", "f"]).await.unwrap().run;
+        let run = world.deploy(&["a", "b", "c", "d", "e", "f"]).await.unwrap().run_id;
         let (commits, reached) = (AtomicU32::new(0), Arc::new(Notify::new()));
         let deadly = Deadly { point: Point::Late(number), commits, reached: Arc::clone(&reached) };
         let store = Arc::new(Between(Arc::clone(&world.store), deadly));
         let (stop, stopped) = watch::channel(false);
         let working = tokio::spawn(world.dispatcher_on(Arc::clone(&store) as Arc<dyn Store>).run(stopped));
-        while world.campaigns.run(&run).await.unwrap().ended_at.is_none() {
-            assert_eq!(world.campaigns.tally(&run).await.unwrap().in_doubt, 0, "{number}");
+        while world.campaigns.read_run(&run).await.unwrap().ended_at.is_none() {
+            assert_eq!(world.campaigns.count_run_items(&run).await.unwrap().in_doubt, 0, "{number}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         stop.send_replace(true);
@@ -154,17 +154,17 @@ async fn a_worker_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt() {
         is_held
     }));
     let world = World::new(provider, TERMS);
-    let run = world.deploy(&["a"]).await.unwrap().run;
+    let run = world.deploy(&["a"]).await.unwrap().run_id;
     let (_stop, stopped) = watch::channel(false);
     let doomed = tokio::spawn(world.dispatcher().run(stopped));
     called.notified().await;
     doomed.abort();
     // Also where nothing is to be begun meanwhile.
-    world.campaigns.pause(&run, "ada").await.unwrap();
-    world.work_until(async |world| world.campaigns.tally(&run).await.unwrap().in_doubt == 1).await;
-    assert_eq!(world.campaigns.in_doubt(None, 10).await.unwrap().0.len(), 1);
+    world.campaigns.pause_run(&run, "ada").await.unwrap();
+    world.work_until(async |world| world.campaigns.count_run_items(&run).await.unwrap().in_doubt == 1).await;
+    assert_eq!(world.campaigns.list_in_doubt(None, 10).await.unwrap().0.len(), 1);
     assert_eq!(world.provider.calls()["a"], 1, "the provider was reached, and is not called again");
-    assert_eq!(&*world.campaigns.run(&run).await.unwrap().status, "running");
+    assert_eq!(&*world.campaigns.read_run(&run).await.unwrap().status, "running");
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +174,7 @@ async fn no_more_jobs_of_a_tenant_are_worked_on_than_may_be() {
     let world = World::new(provider, TERMS);
     let people: Vec<String> = (0..40).map(|number| format!("p{number}")).collect();
     world.deploy(&people.iter().map(String::as_str).collect::<Vec<_>>()).await.unwrap();
-    let options = Options { lanes: 8, tenant_max: Some(2), ..Options::default() };
+    let options = Options { concurrency: 8, tenant_concurrency: Some(2), ..Options::default() };
     let (stop, stopped) = watch::channel(false);
     let working = tokio::spawn(world.dispatcher_with(options).run(stopped));
     for _ in 0..20 {

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{Answer, Terms};
-use onward_dispatcher::{Dispatcher, Open, Options};
-use onward_store::tables::Job;
-use onward_store::{Admitted, Error, Receipt, Record as _, Store, Table};
+use onward_dispatch::{SendOutcome, DispatchPolicy};
+use onward_dispatcher::{Dispatcher, UnrestrictedGate, Options};
+use onward_store::tables::JobRow;
+use onward_store::{AdmittedCommit, Error, CommitReceipt, TableRecord as _, Store, TableSchema};
 use tokio::sync::watch;
 
 use crate::between::{Between, Meddle};
@@ -24,20 +24,20 @@ struct Cut {
 
 #[async_trait]
 impl Meddle for Cut {
-    async fn apply(&self, store: &dyn Store, commit: Admitted) -> Result<Receipt, Error> {
+    async fn apply(&self, store: &dyn Store, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
         match 1 + self.commits.fetch_add(1, Ordering::SeqCst) {
             2 => {
-                store.apply(commit).await?;
+                store.apply_commit(commit).await?;
                 self.is_unreadable.store(true, Ordering::SeqCst);
                 Err(Error::OutcomeUnknown("cut off".to_owned()))
             }
             4 => Err(Error::OutcomeUnknown("cut off".to_owned())),
-            _ => store.apply(commit).await,
+            _ => store.apply_commit(commit).await,
         }
     }
 
-    async fn read(&self, table: &Table) -> Result<(), Error> {
-        let is_unreadable = table.name == Job::TABLE.name && self.is_unreadable.swap(false, Ordering::SeqCst);
+    async fn read(&self, table: &TableSchema) -> Result<(), Error> {
+        let is_unreadable = table.name == JobRow::TABLE.name && self.is_unreadable.swap(false, Ordering::SeqCst);
         if is_unreadable { Err(Error::Unavailable("not now".to_owned())) } else { Ok(()) }
     }
 }
@@ -46,9 +46,9 @@ impl Meddle for Cut {
 async fn live_through(world: &World) -> Vec<String> {
     let (slow, is_unreadable) = (Arc::new(Slow::default()), AtomicBool::new(false));
     let store = Between(Arc::clone(&world.store), Cut { commits: AtomicU32::new(0), is_unreadable });
-    let terms = Terms { window: 1, calls_max: 9, attempts_max: 9, ..TERMS };
-    let outlet = outlet(Arc::clone(&slow) as _, Open, terms);
-    let options = Options { lanes: 1, lease: Duration::from_secs(60), ..Options::default() };
+    let terms = DispatchPolicy { window: 1, max_sends: 9, max_attempts: 9, ..TERMS };
+    let outlet = outlet(Arc::clone(&slow) as _, UnrestrictedGate, terms);
+    let options = Options { concurrency: 1, lease: Duration::from_secs(60), ..Options::default() };
     let (stop, stopped) = watch::channel(false);
     let working = tokio::spawn(Dispatcher::new(Arc::new(store), Arc::new(outlet), options).run(stopped));
     tokio::time::sleep(Duration::from_secs(3_600)).await;
@@ -71,7 +71,7 @@ async fn a_step_after_a_renewal_that_was_not_heard_of_is_not_taken_for_stored() 
 #[tokio::test(start_paused = true)]
 async fn nobody_is_called_on_a_reservation_that_is_not_stored() {
     // All of them have rows already.
-    let put_off = |_: &str, _| Answer::Later("not now".into());
+    let put_off = |_: &str, _| SendOutcome::Deferred("not now".into());
     let world = World::new(Counting::new(put_off), TERMS);
     world.deploy(&["a", "b", "c"]).await.unwrap();
     world.work_until(async |world| &*world.jobs().await[0].status == "failed").await;

@@ -5,35 +5,35 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{Answer, Backoff, Channel, Found, Terms};
+use onward_dispatch::{SendOutcome, ExponentialBackoff, DeliveryChannel, LookupOutcome, DispatchPolicy};
 use onward_dispatcher::{
-    Ailment, Campaigns, Compose, Deployed, Deployment, Dispatcher, Entropy, Flaw, Gate, Message, Nature, Open, Options,
-    Outlet, Provider, Reached, Recipient, Refused, Reservation, Scope, examine,
+    CampaignFindingKind, ScopedCampaigns, ComposeMessage, DeploymentResult, CampaignDeployment, Dispatcher, EntropySource, CampaignFinding, AdmissionGate, RenderedMessage, ProviderCapabilities, UnrestrictedGate, Options,
+    CampaignDelivery, Provider, RepeatSendPolicy, AudienceRecipient, CampaignError, Reservation, CampaignScope, examine_runs,
 };
-use onward_journal::{Text, Timestamp};
-use onward_store::memory::Memory;
-use onward_store::tables::{Job, OutboxItem};
-use onward_store::{Clock, Policy, Records as _, Scan, Store};
+use onward_journal::{SharedText, Timestamp};
+use onward_store::memory::MemoryStore;
+use onward_store::tables::{JobRow, OutboxItemRow};
+use onward_store::{StoreClock, StorePolicy, RecordReader as _, TableScan, Store};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub(crate) type Script = dyn Fn(&str, u32) -> Answer + Send + Sync;
+pub(crate) type Script = dyn Fn(&str, u32) -> SendOutcome + Send + Sync;
 
 /// A provider that does what a test says, and knows how often it was called for whom.
 pub(crate) struct Counting {
     pub(crate) calls: Mutex<BTreeMap<String, u32>>,
-    pub(crate) nature: Nature,
+    pub(crate) nature: ProviderCapabilities,
     pub(crate) script: Box<Script>,
-    pub(crate) known: Mutex<BTreeMap<String, Found>>,
+    pub(crate) known: Mutex<BTreeMap<String, LookupOutcome>>,
     /// Whether a call that it has heard is never answered.
     pub(crate) hangs: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl Counting {
-    pub(crate) fn new(script: impl Fn(&str, u32) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(script: impl Fn(&str, u32) -> SendOutcome + Send + Sync + 'static) -> Self {
         Self {
             calls: Mutex::default(),
-            nature: Nature { batch_max: 10, ..Nature::default() },
+            nature: ProviderCapabilities { max_batch: 10, ..ProviderCapabilities::default() },
             script: Box::new(script),
             known: Mutex::default(),
             hangs: None,
@@ -46,8 +46,8 @@ impl Counting {
     }
 }
 
-pub(crate) fn accepted() -> Answer {
-    Answer::Accepted(Some("m-1".into()))
+pub(crate) fn accepted() -> SendOutcome {
+    SendOutcome::Accepted(Some("m-1".into()))
 }
 
 #[async_trait]
@@ -56,99 +56,99 @@ impl Provider for Counting {
         "counting"
     }
 
-    fn nature(&self) -> Nature {
+    fn capabilities(&self) -> ProviderCapabilities {
         self.nature
     }
 
-    async fn deliver(&self, batch: Vec<Reservation>) -> Vec<(Text, Answer)> {
+    async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
         let mut answers = Vec::new();
         for reservation in batch {
             let count = {
                 let mut calls = self.calls.lock().unwrap();
-                let count = calls.entry(reservation.recipient().to_string()).or_insert(0);
+                let count = calls.entry(reservation.recipient_id().to_string()).or_insert(0);
                 *count += 1;
                 *count
             };
             if self.hangs.as_ref().is_some_and(|hangs| hangs()) {
                 std::future::pending::<()>().await;
             }
-            answers.push((reservation.item().clone(), (self.script)(reservation.recipient(), count)));
+            answers.push((reservation.item_id().clone(), (self.script)(reservation.recipient_id(), count)));
         }
         answers
     }
 
-    async fn look(&self, key: &str) -> Found {
-        self.known.lock().unwrap().get(key).cloned().unwrap_or(Found::Nothing)
+    async fn lookup_status(&self, key: &str) -> LookupOutcome {
+        self.known.lock().unwrap().get(key).cloned().unwrap_or(LookupOutcome::NotFound)
     }
 }
 
 struct Plain;
 
-impl Compose for Plain {
-    fn compose(&self, recipient: &Recipient) -> Result<Message, String> {
+impl ComposeMessage for Plain {
+    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
         if recipient.id == "unfit" {
             return Err("there is no name".to_owned());
         }
-        Ok(Message { parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))] })
+        Ok(RenderedMessage { parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))] })
     }
 }
 
 /// The time of the runtime, which is virtual where a test says so.
 struct Virtual(Instant);
 
-impl Clock for Virtual {
+impl StoreClock for Virtual {
     fn now(&self) -> Timestamp {
         let begun = Timestamp::from_micros(1_767_225_600_000_000).unwrap();
         begun.plus_ms(u64::try_from(self.0.elapsed().as_millis()).unwrap())
     }
 }
 
-pub(crate) const TERMS: Terms = Terms {
+pub(crate) const TERMS: DispatchPolicy = DispatchPolicy {
     window: 10,
-    calls_max: 3,
-    attempts_max: 3,
-    backoff: Backoff { first_ms: 1_000, max_ms: 8_000 },
-    repeats: false,
-    looks_after_ms: None,
+    max_sends: 3,
+    max_attempts: 3,
+    backoff: ExponentialBackoff { initial_ms: 1_000, max_ms: 8_000 },
+    resend_in_doubt: false,
+    lookup_after_ms: None,
 };
 
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) provider: Arc<Counting>,
-    outlet: Arc<Outlet>,
-    pub(crate) campaigns: Campaigns,
+    outlet: Arc<CampaignDelivery>,
+    pub(crate) campaigns: ScopedCampaigns,
 }
 
 impl World {
-    pub(crate) fn new(provider: Counting, terms: Terms) -> Self {
-        Self::gated(provider, terms, Open)
+    pub(crate) fn new(provider: Counting, terms: DispatchPolicy) -> Self {
+        Self::gated(provider, terms, UnrestrictedGate)
     }
 
-    pub(crate) fn gated(provider: Counting, terms: Terms, gate: impl Gate) -> Self {
-        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(Virtual(Instant::now()))));
+    pub(crate) fn gated(provider: Counting, terms: DispatchPolicy, gate: impl AdmissionGate) -> Self {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StorePolicy::default(), Arc::new(Virtual(Instant::now()))));
         let provider = Arc::new(provider);
-        let outlet = Outlet {
+        let outlet = CampaignDelivery {
             provider: Arc::clone(&provider) as Arc<dyn Provider>,
-            compose: Arc::new(Plain),
+            composer: Arc::new(Plain),
             gate: Arc::new(gate),
-            terms,
-            patience: Duration::from_secs(30),
+            policy: terms,
+            timeout: Duration::from_secs(30),
         };
-        let campaigns = Campaigns::new(Arc::clone(&store), scope());
+        let campaigns = ScopedCampaigns::new(Arc::clone(&store), scope());
         Self { store, provider, outlet: Arc::new(outlet), campaigns }
     }
 
-    pub(crate) async fn deploy(&self, recipients: &[&str]) -> Result<Deployed, Refused> {
+    pub(crate) async fn deploy(&self, recipients: &[&str]) -> Result<DeploymentResult, CampaignError> {
         self.deploy_as(deployment(None), recipients).await
     }
 
-    pub(crate) async fn deploy_as(&self, deployment: Deployment, recipients: &[&str]) -> Result<Deployed, Refused> {
-        let entropy = Entropy::default();
-        let mut gathering = self.campaigns.gather(4, &entropy);
+    pub(crate) async fn deploy_as(&self, deployment: CampaignDeployment, recipients: &[&str]) -> Result<DeploymentResult, CampaignError> {
+        let entropy = EntropySource::default();
+        let mut gathering = self.campaigns.begin_audience(4, &entropy);
         for id in recipients {
-            gathering.add(recipient(id)).await?;
+            gathering.add_recipient(recipient(id)).await?;
         }
-        self.campaigns.deploy(&deployment, &gathering.finish().await?, &entropy).await
+        self.campaigns.deploy_campaign(&deployment, &gathering.finish().await?, &entropy).await
     }
 
     pub(crate) fn dispatcher(&self) -> Dispatcher {
@@ -160,7 +160,7 @@ impl World {
     }
 
     pub(crate) fn dispatcher_on(&self, store: Arc<dyn Store>) -> Dispatcher {
-        let options = Options { lanes: 2, look: Duration::from_millis(10), ..Options::default() };
+        let options = Options { concurrency: 2, poll_interval: Duration::from_millis(10), ..Options::default() };
         Dispatcher::new(store, Arc::new(Arc::clone(&self.outlet)), options)
     }
 
@@ -178,19 +178,19 @@ impl World {
         assert!(is_met(self).await, "{:?} {:?}", self.jobs().await, self.items().await);
         stop.send_replace(true);
         working.await.unwrap().unwrap();
-        let wrong: Vec<Flaw> = self.found().await.into_iter().filter(|it| it.ailment != Ailment::InDoubt).collect();
+        let wrong: Vec<CampaignFinding> = self.found().await.into_iter().filter(|it| it.kind != CampaignFindingKind::InDoubt).collect();
         assert_eq!(wrong, [], "whatever dispatchers do, nothing is stuck");
     }
 
     /// What a doctor finds.
-    pub(crate) async fn found(&self) -> Vec<Flaw> {
+    pub(crate) async fn found(&self) -> Vec<CampaignFinding> {
         let mut found = Vec::new();
-        examine(&*self.store, None, &mut |flaw| found.push(flaw)).await.unwrap();
+        examine_runs(&*self.store, None, &mut |flaw| found.push(flaw)).await.unwrap();
         found
     }
 
-    pub(crate) async fn ailments(&self) -> Vec<Ailment> {
-        self.found().await.into_iter().map(|flaw| flaw.ailment).collect()
+    pub(crate) async fn ailments(&self) -> Vec<CampaignFindingKind> {
+        self.found().await.into_iter().map(|flaw| flaw.kind).collect()
     }
 
     /// Works for so long.
@@ -200,22 +200,22 @@ impl World {
     }
 
     pub(crate) async fn work_until_over(&self, run: &str) {
-        self.work_until(async |world| world.campaigns.run(run).await.unwrap().ended_at.is_some()).await;
+        self.work_until(async |world| world.campaigns.read_run(run).await.unwrap().ended_at.is_some()).await;
     }
 
-    pub(crate) async fn items(&self) -> Vec<OutboxItem> {
-        let rows: Vec<(OutboxItem, u64)> = self.store.list(Scan::all::<OutboxItem>()).await.unwrap();
+    pub(crate) async fn items(&self) -> Vec<OutboxItemRow> {
+        let rows: Vec<(OutboxItemRow, u64)> = self.store.list_records(TableScan::all_rows::<OutboxItemRow>()).await.unwrap();
         rows.into_iter().map(|(row, _)| row).collect()
     }
 
-    pub(crate) async fn jobs(&self) -> Vec<Job> {
-        let rows: Vec<(Job, u64)> = self.store.list(Scan::all::<Job>()).await.unwrap();
+    pub(crate) async fn jobs(&self) -> Vec<JobRow> {
+        let rows: Vec<(JobRow, u64)> = self.store.list_records(TableScan::all_rows::<JobRow>()).await.unwrap();
         rows.into_iter().map(|(row, _)| row).collect()
     }
 
     /// The items by recipient: status and reason.
     pub(crate) async fn statuses(&self) -> BTreeMap<String, String> {
-        let status = |row: &OutboxItem| match &row.reason {
+        let status = |row: &OutboxItemRow| match &row.reason {
             Some(reason) => format!("{} {reason}", row.status),
             None if row.doubt_since.is_some() => "in doubt".to_owned(),
             None => row.status.to_string(),
@@ -224,29 +224,29 @@ impl World {
     }
 
     pub(crate) async fn events(&self, run: &str) -> Vec<String> {
-        self.campaigns.audit(run, 0, 1_000).await.unwrap().into_iter().map(|entry| entry.event.to_string()).collect()
+        self.campaigns.list_audit_entries(run, 0, 1_000).await.unwrap().into_iter().map(|entry| entry.event.to_string()).collect()
     }
 }
 
-pub(crate) fn scope() -> Scope {
-    Scope { tenant: "acme".into(), workspace: "shop".into() }
+pub(crate) fn scope() -> CampaignScope {
+    CampaignScope { tenant: "acme".into(), workspace: "shop".into() }
 }
 
-pub(crate) fn deployment(key: Option<&str>) -> Deployment {
-    Deployment {
-        campaign: "spring".into(),
-        channel: Channel::Email,
+pub(crate) fn deployment(key: Option<&str>) -> CampaignDeployment {
+    CampaignDeployment {
+        campaign_id: "spring".into(),
+        channel: DeliveryChannel::Email,
         asset: "spring".into(),
         document: "{}".into(),
         scheduled_for: None,
-        key: key.map(str::to_owned),
-        reached: Reached::Refuse,
-        by: "ada".to_owned(),
+        idempotency_key: key.map(str::to_owned),
+        already_reached: RepeatSendPolicy::Refuse,
+        deployed_by: "ada".to_owned(),
     }
 }
 
-pub(crate) fn recipient(id: &str) -> Recipient {
-    Recipient { id: id.to_owned(), address: format!("{id}@example.org"), data: serde_json::Map::new() }
+pub(crate) fn recipient(id: &str) -> AudienceRecipient {
+    AudienceRecipient { id: id.to_owned(), address: format!("{id}@example.org"), data: serde_json::Map::new() }
 }
 
 pub(crate) fn expect(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

@@ -12,9 +12,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use onward_embed::Client;
-use onward_journal::jsonl::{Line, Reader};
-use onward_journal::{Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload, Performer};
+use onward_embed::EngineClient;
+use onward_journal::jsonl::{JournalLine, JournalLineReader};
+use onward_journal::{Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload, InvokePerformer};
 use serde_json::Value;
 
 /// What an execution and all that it started amount to.
@@ -29,22 +29,22 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    pub(crate) async fn read(client: &Client, id: ExecutionId) -> Self {
-        let result = client.result(id).await.unwrap().unwrap();
+    pub(crate) async fn read(client: &EngineClient, id: ExecutionId) -> Self {
+        let result = client.execution_result(id).await.unwrap().unwrap();
         let number = number(&result);
         let mut account =
             Self { result: shown(&result, number.as_deref()), effects: BTreeMap::new(), attempts: Vec::new() };
         let mut open = vec![("root".to_owned(), id)];
         while let Some((place, id)) = open.pop() {
-            let events = client.journal(id).await.unwrap();
+            let events = client.read_journal(id).await.unwrap();
             expect_valid(id, &events);
             for event in &events {
                 account.take_in(&place, id, &event.event, number.as_deref());
                 match &event.event {
-                    Event::InvokeStarted { promise_id, attempt, performer: Performer::Child(child) } => {
+                    Event::InvokeStarted { promise_id, attempt, performer: InvokePerformer::Child(child) } => {
                         open.push((format!("{place}/{}#{attempt}", promise_id.relative_to(id)), *child));
                     }
-                    Event::InvokeStarted { promise_id, attempt, performer: Performer::Owner | Performer::Worker } => {
+                    Event::InvokeStarted { promise_id, attempt, performer: InvokePerformer::Owner | InvokePerformer::Worker } => {
                         // The same attempt may not be recorded as started twice; the rules of the journal see to it.
                         account.attempts.push((promise_id.to_string(), *attempt));
                     }
@@ -111,12 +111,12 @@ impl Account {
 /// The rules of the journal, and the form for people, hold for what is stored.
 fn expect_valid(id: ExecutionId, events: &[JournalEvent]) {
     Journal::recover(id, events.to_vec()).unwrap_or_else(|violation| panic!("{violation}: {events:#?}"));
-    let mut reader = Reader::new();
-    let lines: Vec<String> = events.iter().map(|event| Line::new(event, id).to_string()).collect();
-    let read: Vec<JournalEvent> = lines.iter().map(|line| reader.read(line).unwrap()).collect();
-    let again = read.iter().map(|event| Line::new(event, reader.execution()).to_string());
+    let mut reader = JournalLineReader::new();
+    let lines: Vec<String> = events.iter().map(|event| JournalLine::new(event, id).to_string()).collect();
+    let read: Vec<JournalEvent> = lines.iter().map(|line| reader.read_line(line).unwrap()).collect();
+    let again = read.iter().map(|event| JournalLine::new(event, reader.execution_id()).to_string());
     assert!(again.eq(lines.iter().cloned()), "{lines:#?}");
-    Journal::recover(reader.execution(), read).unwrap();
+    Journal::recover(reader.execution_id(), read).unwrap();
     let mut completed = BTreeMap::new();
     for event in events {
         match &event.event {

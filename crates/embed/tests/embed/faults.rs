@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use onward_embed::{FunctionInfo, Wasm};
-use onward_engine::node::{Code, Task};
-use onward_engine::shard::{Attempt, Entry, Unready};
+use onward_embed::{FunctionInfo, WasmComponentRuntime};
+use onward_engine::node::{ComponentRuntime, NativeTask};
+use onward_engine::shard::{TaskAttempt, GuestEntry, GuestUnavailable};
 use onward_execution::Guest;
 use onward_journal::{ComponentDigest, ExecutionId, InvokeResult, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
-    Admitted, Error, JournalChunk, Key, Page, Policy, Purge, Reader, Receipt, RunHead, Scan, Store, Stored, Table,
+    AdmittedCommit, Error, JournalChunk, RowKey, RunEventQuery, StorePolicy, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan, Store, StoredRow, TableSchema,
 };
 use tokio::sync::watch;
 
@@ -46,8 +46,8 @@ pub(crate) struct Point {
 pub(crate) struct Ledger(Mutex<BTreeMap<(String, u32), u32>>);
 
 impl Ledger {
-    fn note(&self, attempt: &Attempt) {
-        let key = (attempt.id.promise().to_string(), attempt.id.attempt);
+    fn note(&self, attempt: &TaskAttempt) {
+        let key = (attempt.id.promise_id().to_string(), attempt.id.attempt);
         *self.0.lock().unwrap().entry(key).or_default() += 1;
     }
 
@@ -121,7 +121,7 @@ impl Faults {
         self.progress.send_modify(|count| *count += 1);
     }
 
-    async fn perform(&self, attempt: &Attempt, work: impl Future<Output = InvokeResult> + Send) -> InvokeResult {
+    async fn perform(&self, attempt: &TaskAttempt, work: impl Future<Output = InvokeResult> + Send) -> InvokeResult {
         self.alive().await;
         let nth = self.tasks.fetch_add(1, Ordering::SeqCst) + 1;
         self.pass(Moment::BeforeTask, nth).await;
@@ -149,12 +149,12 @@ impl Faulty {
 
 #[async_trait]
 impl Store for Faulty {
-    fn policy(&self) -> &Policy {
+    fn policy(&self) -> &StorePolicy {
         self.inner.policy()
     }
 
     /// Steps depend on the ownership of a shard; what does not is a lease.
-    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+    async fn apply_commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
         self.faults.alive().await;
         let (count, before, after) = if commit.commit().fences.is_empty() {
             (&self.faults.leases, Moment::BeforeLease, Moment::AfterLease)
@@ -163,7 +163,7 @@ impl Store for Faulty {
         };
         let nth = count.fetch_add(1, Ordering::SeqCst) + 1;
         self.faults.pass(before, nth).await;
-        let outcome = self.inner.apply(commit).await;
+        let outcome = self.inner.apply_commit(commit).await;
         self.faults.pass(after, nth).await;
         if after == Moment::AfterStep {
             self.faults.tell();
@@ -171,35 +171,35 @@ impl Store for Faulty {
         outcome
     }
 
-    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
-        self.answer(self.inner.row(table, key)).await
+    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+        self.answer(self.inner.read_row(table, key)).await
     }
 
-    async fn count(&self, scan: Scan) -> Result<u64, Error> {
-        self.answer(self.inner.count(scan)).await
+    async fn count_rows(&self, scan: TableScan) -> Result<u64, Error> {
+        self.answer(self.inner.count_rows(scan)).await
     }
 
-    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
-        self.answer(self.inner.rows(scan)).await
+    async fn scan_rows(&self, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        self.answer(self.inner.scan_rows(scan)).await
     }
 
-    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
-        self.answer(self.inner.journal(execution, from, limit)).await
+    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+        self.answer(self.inner.read_journal(execution, from, limit)).await
     }
 
-    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        self.answer(self.inner.run_events(run, page)).await
+    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        self.answer(self.inner.read_run_events(run, page)).await
     }
 
-    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
-        self.answer(self.inner.run(run)).await
+    async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        self.answer(self.inner.read_run_head(run)).await
     }
 
-    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
-        self.answer(self.inner.runs(behind, after, limit)).await
+    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        self.answer(self.inner.list_run_heads(behind, after, limit)).await
     }
 
-    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
+    async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {
         self.answer(self.inner.purge(purge)).await
     }
 
@@ -210,20 +210,20 @@ impl Store for Faulty {
 
 /// Components whose tasks are counted, and end with their process.
 pub(crate) struct Performing {
-    pub(crate) inner: Arc<Wasm>,
+    pub(crate) inner: Arc<WasmComponentRuntime>,
     pub(crate) faults: Arc<Faults>,
 }
 
 #[async_trait]
-impl Code for Performing {
+impl ComponentRuntime for Performing {
     /// What was loaded once is in memory: hundreds of processes need not compute its digest again.
-    async fn load(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
+    async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
         static LOADED: Mutex<Vec<(Vec<u8>, Vec<FunctionInfo>)>> = Mutex::new(Vec::new());
         let known = |(loaded, functions): &(Vec<u8>, Vec<FunctionInfo>)| (loaded == code).then(|| functions.clone());
         if let Some(functions) = LOADED.lock().unwrap().iter().find_map(known) {
             return Ok(functions);
         }
-        let functions = self.inner.load(code).await?;
+        let functions = self.inner.load_component(code).await?;
         LOADED.lock().unwrap().push((code.to_vec(), functions.clone()));
         Ok(functions)
     }
@@ -232,21 +232,21 @@ impl Code for Performing {
         self.inner.is_loaded(component)
     }
 
-    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
-        self.inner.guest(entry)
+    fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable> {
+        self.inner.create_guest(entry)
     }
 
-    fn room(&self) -> usize {
-        self.inner.room()
+    fn guest_capacity(&self) -> usize {
+        self.inner.guest_capacity()
     }
 
-    async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> Option<InvokeResult> {
-        let work = async { self.inner.task(component, attempt).await.expect("the component is in memory") };
+    async fn perform_task(&self, component: ComponentDigest, attempt: &TaskAttempt) -> Option<InvokeResult> {
+        let work = async { self.inner.perform_task(component, attempt).await.expect("the component is in memory") };
         Some(self.faults.perform(attempt, work).await)
     }
 
-    async fn http(&self, attempt: &Attempt) -> InvokeResult {
-        self.faults.perform(attempt, self.inner.http(attempt)).await
+    async fn send_http_request(&self, attempt: &TaskAttempt) -> InvokeResult {
+        self.faults.perform(attempt, self.inner.send_http_request(attempt)).await
     }
 }
 
@@ -254,8 +254,8 @@ impl Code for Performing {
 pub(crate) struct Echo(pub(crate) Arc<Faults>);
 
 #[async_trait]
-impl Task for Echo {
-    async fn perform(&self, attempt: &Attempt) -> InvokeResult {
+impl NativeTask for Echo {
+    async fn perform_attempt(&self, attempt: &TaskAttempt) -> InvokeResult {
         self.0.perform(attempt, async { Ok(attempt.input.clone()) }).await
     }
 }

@@ -79,9 +79,9 @@ impl Place {
     async fn new(rules: Vec<HostRule>, hosts: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("store.db").display());
-        let engine = Engine::builder(&url).cache_folder(Some(cache())).allow_hosts(rules).open().await.unwrap();
+        let engine = Engine::builder(&url).with_cache_folder(Some(cache())).allow_hosts(rules).open().await.unwrap();
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
-        engine.deploy(&built("journals.wasm"), &hosts).await.unwrap();
+        engine.deploy_component(&built("journals.wasm"), &hosts).await.unwrap();
         Self { engine, _folder: folder }
     }
 
@@ -91,12 +91,12 @@ impl Place {
     }
 
     async fn run(&self, function: &str, url: &str) -> (ExecutionId, Result<Value, ExecutionError>) {
-        let id = self.engine.start(function, &url, None).await.unwrap().execution;
-        (id, self.engine.wait(id).await.unwrap())
+        let id = self.engine.start_execution(function, &url, None).await.unwrap().execution;
+        (id, self.engine.wait_for_output(id).await.unwrap())
     }
 
     async fn events(&self, id: ExecutionId) -> Vec<Event> {
-        self.engine.client().journal(id).await.unwrap().into_iter().map(|it| it.event).collect()
+        self.engine.client().read_journal(id).await.unwrap().into_iter().map(|it| it.event).collect()
     }
 
     /// The kinds of failures that the journal has: of attempts that were followed by another, of the request, of the whole.
@@ -157,7 +157,7 @@ async fn every_attempt_has_the_same_key() {
         let place = Place::open_to(&server).await;
         let (id, result) = place.run(function, &server.url(2, 200)).await;
         assert_eq!(result.unwrap()["status"], 200, "{function}");
-        let key = Some(id.child(0).to_string());
+        let key = Some(id.child_promise(0).to_string());
         assert_eq!(server.keys(), [key.clone(), key.clone(), key], "{function}");
         let (retried, request, whole) = place.failures(id).await;
         assert_eq!((retried, request, whole), (vec![kind.to_owned(); 2], None, None), "{function}");

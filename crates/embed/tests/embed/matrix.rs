@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use onward_testing::{Cluster, Durability};
+use onward_testing::{PostgresCluster, ClusterDurability};
 
 use crate::account::Account;
 use crate::faults::{Moment, Point};
@@ -159,14 +159,14 @@ fn a_crash_anywhere_changes_nothing_on_sqlite() {
 
 #[test]
 fn a_crash_anywhere_changes_nothing_on_postgres() {
-    let cluster = Cluster::start_with(Durability::Careless).unwrap();
+    let cluster = PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap();
     crash_all("Postgres", 4, || Place::postgres(&cluster));
 }
 
 /// The start of the only task is recorded in the first step, its end in the second.
 #[test]
 fn a_task_that_may_run_once_does_and_is_in_doubt_after_a_crash() {
-    let cluster = Cluster::start_with(Durability::Careless).unwrap();
+    let cluster = PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap();
     for place in [Place::sqlite(), Place::postgres(&cluster)] {
         let world = World::new(place);
         for (moment, nth, performed, is_known) in [

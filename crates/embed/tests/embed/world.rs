@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use onward_embed::{Client, Refused, Scope, Wasm};
-use onward_engine::client::SHARDS;
-use onward_engine::node::{Library, Native, Node, Options};
+use onward_embed::{EngineClient, ClientError, Scope, WasmComponentRuntime};
+use onward_engine::client::SHARD_COUNT;
+use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_journal::{Event, ExecutionId, Payload, Timestamp};
-use onward_store::tables::Message;
-use onward_store::{Clock, Records as _, Scan, Store, SystemClock};
-use onward_store_postgres::Postgres;
-use onward_store_sqlite::Sqlite;
-use onward_testing::Cluster;
+use onward_store::tables::InboxMessageRow;
+use onward_store::{StoreClock, RecordReader as _, TableScan, Store, SystemClock};
+use onward_store_postgres::PostgresStore;
+use onward_store_sqlite::SqliteStore;
+use onward_testing::PostgresCluster;
 use onward_wasm::{Config, HttpConfig};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -37,7 +37,7 @@ const HANGS: Duration = Duration::from_secs(60);
 /// The time of this machine, moved forward.
 pub(crate) struct Moved(AtomicU64);
 
-impl Clock for Moved {
+impl StoreClock for Moved {
     fn now(&self) -> Timestamp {
         SystemClock.now().plus_ms(self.0.load(Ordering::SeqCst))
     }
@@ -57,8 +57,8 @@ impl Place {
         Self::Sqlite(Arc::new(tempfile::tempdir().unwrap()))
     }
 
-    pub(crate) fn postgres(cluster: &Cluster) -> Self {
-        Self::Postgres(cluster.database().unwrap())
+    pub(crate) fn postgres(cluster: &PostgresCluster) -> Self {
+        Self::Postgres(cluster.create_database().unwrap())
     }
 
     /// A handle of its own, as another process would have.
@@ -66,12 +66,12 @@ impl Place {
         match self {
             Self::Sqlite(folder) => {
                 let options = onward_store_sqlite::Options { clock, ..Default::default() };
-                Arc::new(Sqlite::open(&folder.path().join("store.db"), options).unwrap())
+                Arc::new(SqliteStore::open(&folder.path().join("store.db"), options).unwrap())
             }
             Self::Postgres(url) => {
                 let few = onward_store_postgres::Options { readers: 2, bulk_writers: 1, ..Default::default() };
                 let options = onward_store_postgres::Options { clock: Some(clock), ..few };
-                Arc::new(Postgres::open(url, options).await.unwrap())
+                Arc::new(PostgresStore::open(url, options).await.unwrap())
             }
         }
     }
@@ -97,10 +97,10 @@ pub(crate) fn scope() -> Scope {
 }
 
 /// Compiled components know nothing of what runs them, so all engines share them.
-fn shared_wasm() -> Arc<Wasm> {
-    static WASM: OnceLock<Arc<Wasm>> = OnceLock::new();
+fn shared_wasm() -> Arc<WasmComponentRuntime> {
+    static WASM: OnceLock<Arc<WasmComponentRuntime>> = OnceLock::new();
     let make = || {
-        Arc::new(Wasm::new(Config { cache_folder: Some(cache()), ..Config::default() }, HttpConfig::default()).unwrap())
+        Arc::new(WasmComponentRuntime::new(Config { cache_folder: Some(cache()), ..Config::default() }, HttpConfig::default()).unwrap())
     };
     Arc::clone(WASM.get_or_init(make))
 }
@@ -123,9 +123,9 @@ impl Process {
                 let inner = place.open(clock).await;
                 let store = Arc::new(Faulty { inner, faults: Arc::clone(&faults) });
                 let code = Performing { inner: shared_wasm(), faults: Arc::clone(&faults) };
-                let native = Native::default().task("native_echo", Echo(faults));
-                let options = Options { lease: LEASE, poll: POLL, ..Options::default() };
-                let node = Node::new(store, Library::new(Arc::new(code), native), options);
+                let native = NativeTaskRegistry::default().with_task("native_echo", Echo(faults));
+                let options = NodeOptions { lease_duration: LEASE, poll_interval: POLL, ..NodeOptions::default() };
+                let node = Node::new(store, FunctionRegistry::new(Arc::new(code), native), options);
                 Arc::new(node).run(stopped).await.unwrap();
             }
         });
@@ -153,7 +153,7 @@ pub(crate) struct World {
     place: Place,
     clock: Arc<Moved>,
     runtime: Runtime,
-    client: Client,
+    client: EngineClient,
     runs: AtomicU64,
 }
 
@@ -162,10 +162,10 @@ impl World {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let clock = Arc::new(Moved(AtomicU64::new(0)));
         let client = runtime.block_on(async {
-            let client = Client::new(place.open(Arc::clone(&clock)).await, scope());
+            let client = EngineClient::new(place.open(Arc::clone(&clock)).await, scope());
             for name in ["journals.wasm", "orders.wasm"] {
                 let code = built(name);
-                client.deploy(&code, &shared_wasm().functions(&code, &[]).unwrap(), &[]).await.unwrap();
+                client.deploy_component(&code, &shared_wasm().read_functions(&code, &[]).unwrap(), &[]).await.unwrap();
             }
             client
         });
@@ -191,7 +191,7 @@ impl World {
             let is_dead = process.faults.is_dead();
             process.kill();
             if ended.is_err() {
-                let events = self.runtime.block_on(self.client.journal(case.id)).unwrap();
+                let events = self.runtime.block_on(self.client.read_journal(case.id)).unwrap();
                 panic!("{} hangs after {crashes:?}, at {point:?}: {events:#?}", scenario.name);
             }
             if !is_dead {
@@ -205,9 +205,9 @@ impl World {
 
     async fn start<'a>(&'a self, scenario: &'a Scenario, key: &str) -> Case<'a> {
         let input = Payload::parse(scenario.input).unwrap();
-        let started = self.client.start(scenario.function, input.clone(), Some(key)).await.unwrap();
-        let again = self.client.start(scenario.function, input, Some(key)).await.unwrap();
-        assert!(!started.existed && again.existed && started.execution == again.execution);
+        let started = self.client.start_execution(scenario.function, input.clone(), Some(key)).await.unwrap();
+        let again = self.client.start_execution(scenario.function, input, Some(key)).await.unwrap();
+        assert!(!started.already_existed && again.already_existed && started.execution == again.execution);
         let case = Case { client: &self.client, scenario, id: started.execution, has_acted: Cell::new(false) };
         if let Act::SignalFirst(..) = scenario.act {
             case.act().await;
@@ -218,7 +218,7 @@ impl World {
 
 /// An execution that is watched.
 struct Case<'a> {
-    client: &'a Client,
+    client: &'a EngineClient,
     scenario: &'a Scenario,
     id: ExecutionId,
     has_acted: Cell<bool>,
@@ -243,14 +243,14 @@ impl Case<'_> {
 
     /// Over, and nothing is on its way to anybody.
     async fn is_settled(&self) -> bool {
-        let messages: Vec<(Message, u64)> = self.client.store().list(Scan::all::<Message>()).await.unwrap();
+        let messages: Vec<(InboxMessageRow, u64)> = self.client.store().list_records(TableScan::all_rows::<InboxMessageRow>()).await.unwrap();
         // Of signals that were taken the key stays behind, where no shard looks.
-        let is_left = messages.iter().any(|(message, _)| message.shard.0 < SHARDS);
-        !is_left && self.client.result(self.id).await.unwrap().is_some()
+        let is_left = messages.iter().any(|(message, _)| message.shard.0 < SHARD_COUNT);
+        !is_left && self.client.execution_result(self.id).await.unwrap().is_some()
     }
 
     async fn waits_for_signal(&self) -> bool {
-        let events = self.client.journal(self.id).await.unwrap();
+        let events = self.client.read_journal(self.id).await.unwrap();
         let is_wait = |event: &Event| {
             matches!(event, Event::ExecutionAwaiting { kind: onward_journal::AwaitKind::Signal(_), .. })
         };
@@ -262,11 +262,11 @@ impl Case<'_> {
             Act::Nothing => Ok(()),
             Act::SignalFirst(name, payload) | Act::Signal(name, payload) => {
                 let payload = Payload::parse(payload).unwrap();
-                self.client.signal(self.id, name.parse().unwrap(), payload, Some("once")).await
+                self.client.send_signal(self.id, name.parse().unwrap(), payload, Some("once")).await
             }
-            Act::Cancel => self.client.cancel(self.id, "enough").await,
+            Act::Cancel => self.client.request_cancel(self.id, "enough").await,
         };
-        assert!(matches!(done, Ok(()) | Err(Refused::Over(_))), "{done:?}");
+        assert!(matches!(done, Ok(()) | Err(ClientError::ExecutionEnded(_))), "{done:?}");
         self.has_acted.set(true);
     }
 

@@ -2,14 +2,14 @@
 
 use std::fmt::Display;
 
-use onward_execution::Level;
+use onward_execution::GuestLogLevel;
 
 /// Hands a line of a guest to whoever listens, under the target `onward::guest`.
-pub fn log_line(execution: impl Display, level: Level, message: &str) {
+pub fn log_guest_line(execution: impl Display, level: GuestLogLevel, message: &str) {
     match level {
-        Level::Debug => tracing::debug!(target: "onward::guest", %execution, "{message}"),
-        Level::Info => tracing::info!(target: "onward::guest", %execution, "{message}"),
-        Level::Warn => tracing::warn!(target: "onward::guest", %execution, "{message}"),
-        Level::Error => tracing::error!(target: "onward::guest", %execution, "{message}"),
+        GuestLogLevel::Debug => tracing::debug!(target: "onward::guest", %execution, "{message}"),
+        GuestLogLevel::Info => tracing::info!(target: "onward::guest", %execution, "{message}"),
+        GuestLogLevel::Warn => tracing::warn!(target: "onward::guest", %execution, "{message}"),
+        GuestLogLevel::Error => tracing::error!(target: "onward::guest", %execution, "{message}"),
     }
 }

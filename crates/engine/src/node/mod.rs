@@ -1,17 +1,17 @@
 //! A node: it takes its share of the shards, runs their cores, and performs what they want done.
 
-mod balance;
+mod shard_assignment;
 mod guest_log;
-mod library;
-mod lost;
-pub(crate) mod measure;
-mod member;
-mod nearby;
+mod function_registry;
+mod lease_reaper;
+pub(crate) mod node_metrics;
+mod membership;
+mod local_hub;
 mod shard_loop;
-mod steward;
-mod tasks;
-mod time;
-mod word;
+mod shard_coordinator;
+mod attempt_runner;
+mod store_time;
+mod notification;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,102 +19,102 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_execution::Guest;
-use onward_journal::{ComponentDigest, InvokeResult, Text};
-use onward_store::lease::Holder;
-use onward_store::{Error, Kind, Store};
+use onward_journal::{ComponentDigest, InvokeResult, SharedText};
+use onward_store::shard_lease::LeaseHolder;
+use onward_store::{Error, StoreErrorKind, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-pub use guest_log::log_line;
-pub use library::Library;
-pub use nearby::Nearby;
-pub(crate) use nearby::Note;
-pub use tasks::{Native, Task};
-pub(crate) use word::Word;
+pub use guest_log::log_guest_line;
+pub use function_registry::FunctionRegistry;
+pub use local_hub::LocalHub;
+pub(crate) use local_hub::ShardHint;
+pub use attempt_runner::{NativeTaskRegistry, NativeTask};
+pub(crate) use notification::Notification;
 
-use self::time::StoreTime;
+use self::store_time::StoreTime;
 use crate::client::{self, FunctionInfo};
-use crate::shard::span::Span;
-use crate::shard::{self, Attempt, Entry, Unready};
-use crate::work;
+use crate::shard::trace_span::TraceSpan;
+use crate::shard::{self, TaskAttempt, GuestEntry, GuestUnavailable};
+use crate::task_queue;
 
 /// A runtime for the code of components.
 #[async_trait]
-pub trait Code: Send + Sync {
+pub trait ComponentRuntime: Send + Sync {
     /// Makes a component ready to run, and says which functions it has.
-    async fn load(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String>;
+    async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String>;
 
     /// The functions of a component that is to be deployed, if it is one, and if the patterns of `hosts` are some.
-    async fn functions(&self, code: &[u8], _hosts: &[String]) -> Result<Vec<FunctionInfo>, String> {
-        self.load(code).await
+    async fn deployable_functions(&self, code: &[u8], _hosts: &[String]) -> Result<Vec<FunctionInfo>, String> {
+        self.load_component(code).await
     }
 
     /// Whether a component is ready to run.
     fn is_loaded(&self, component: ComponentDigest) -> bool;
 
     /// A new guest that runs a workflow of a component that was loaded.
-    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready>;
+    fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable>;
 
     /// How many guests there is room for besides those that are there.
-    fn room(&self) -> usize {
+    fn guest_capacity(&self) -> usize {
         usize::MAX
     }
 
     /// Performs a task of a component. Nothing if the component is not in memory.
-    async fn task(&self, component: ComponentDigest, attempt: &Attempt) -> Option<InvokeResult>;
+    async fn perform_task(&self, component: ComponentDigest, attempt: &TaskAttempt) -> Option<InvokeResult>;
 
     /// Sends an HTTP request.
-    async fn http(&self, attempt: &Attempt) -> InvokeResult;
+    async fn send_http_request(&self, attempt: &TaskAttempt) -> InvokeResult;
 }
 
 /// Whoever follows executions as traces.
-pub trait Traces: Send + Sync {
+pub trait TraceExporter: Send + Sync {
     /// Things that have ended, durably. Must not wait.
-    fn ended(&self, spans: Vec<Span>);
+    fn export_spans(&self, spans: Vec<TraceSpan>);
 }
 
 /// What a node is to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Role {
+pub enum NodeRole {
     /// It has its share of the shards.
     #[default]
     Member,
     /// It has what nobody wants, until a member comes.
-    Stopgap,
+    Fallback,
 }
 
 /// How a node works.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct NodeOptions {
     /// Its name, for people.
-    pub name: Text,
+    pub name: SharedText,
     /// What it is to others.
-    pub role: Role,
+    pub role: NodeRole,
     /// Where it listens, for people and other nodes.
-    pub address: Option<Text>,
+    pub address: Option<SharedText>,
     /// How long others wait before they take over from a node that is gone.
-    pub lease: Duration,
+    pub lease_duration: Duration,
     /// How often it looks for work that others have left.
-    pub poll: Duration,
+    pub poll_interval: Duration,
     /// How long tasks under way may take when a shard is given up. What takes longer is given up with it.
-    pub drain: Duration,
+    pub drain_timeout: Duration,
     /// Executions that a shard reads at a time; those that are due besides wait for their turn.
     pub loading_max: usize,
     /// How its shards work.
-    pub shard: shard::Options,
+    pub shard: shard::ShardOptions,
 }
 
-impl Default for Options {
+impl Default for NodeOptions {
     fn default() -> Self {
         Self {
             name: "node".into(),
-            role: Role::Member,
+            role: NodeRole::Member,
             address: None,
-            lease: Duration::from_secs(5),
-            poll: Duration::from_millis(200),
-            drain: Duration::from_secs(10),
+            lease_duration: Duration::from_secs(5),
+            poll_interval: Duration::from_millis(200),
+            drain_timeout: Duration::from_secs(10),
             loading_max: 1_000,
-            shard: shard::Options::default(),
+            shard: shard::ShardOptions::default(),
         }
     }
 }
@@ -122,88 +122,88 @@ impl Default for Options {
 /// A node.
 pub struct Node {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) library: Arc<Library>,
-    pub(crate) options: Options,
-    pub(crate) nearby: Arc<Nearby>,
+    pub(crate) functions: Arc<FunctionRegistry>,
+    pub(crate) options: NodeOptions,
+    pub(crate) hub: Arc<LocalHub>,
     pub(crate) in_memory: AtomicUsize,
     /// What it is called in leases, another each time.
-    holder: Holder,
+    holder: LeaseHolder,
     /// How many nodes there are, as far as it knows.
-    alive: AtomicUsize,
+    live_nodes: AtomicUsize,
     time: Mutex<StoreTime>,
-    traces: Option<Arc<dyn Traces>>,
+    span_exporter: Option<Arc<dyn TraceExporter>>,
 }
 
 impl Node {
     /// A node that has not begun yet.
-    pub fn new(store: Arc<dyn Store>, library: Library, options: Options) -> Self {
+    pub fn new(store: Arc<dyn Store>, library: FunctionRegistry, options: NodeOptions) -> Self {
         Self {
             store,
-            library: Arc::new(library),
-            holder: Holder { name: options.name.clone(), id: client::random_key().into() },
+            functions: Arc::new(library),
+            holder: LeaseHolder { name: options.name.clone(), id: client::random_key().into() },
             options,
-            nearby: Arc::default(),
+            hub: Arc::default(),
             in_memory: AtomicUsize::new(0),
-            alive: AtomicUsize::new(0),
-            time: Mutex::new(StoreTime::unknown()),
-            traces: None,
+            live_nodes: AtomicUsize::new(0),
+            time: Mutex::new(StoreTime::new_unknown()),
+            span_exporter: None,
         }
     }
 
     /// The same, for somebody who follows executions as traces.
     #[must_use]
-    pub fn with_traces(mut self, traces: Arc<dyn Traces>) -> Self {
-        self.options.shard.traces = true;
-        self.traces = Some(traces);
+    pub fn with_span_exporter(mut self, traces: Arc<dyn TraceExporter>) -> Self {
+        self.options.shard.emit_spans = true;
+        self.span_exporter = Some(traces);
         self
     }
 
     /// What it is called among the nodes of the store: another each time.
-    pub const fn id(&self) -> &Text {
+    pub const fn id(&self) -> &SharedText {
         &self.holder.id
     }
 
     /// What clients of the same process tell its shards, and hear of them.
-    pub fn nearby(&self) -> Arc<Nearby> {
-        Arc::clone(&self.nearby)
+    pub fn local_hub(&self) -> Arc<LocalHub> {
+        Arc::clone(&self.hub)
     }
 
     /// How many executions are in memory here. The others are in the store alone.
-    pub fn in_memory(&self) -> usize {
+    pub fn executions_in_memory(&self) -> usize {
         self.in_memory.load(Ordering::Relaxed)
     }
 
     /// How many nodes work on the store, as far as this one knows.
-    pub fn nodes_alive(&self) -> usize {
-        self.alive.load(Ordering::Relaxed)
+    pub fn live_node_count(&self) -> usize {
+        self.live_nodes.load(Ordering::Relaxed)
     }
 
     /// Lets workers know of tasks, one of each of these functions: those that wait here, or else those that wait elsewhere.
-    fn offer(&self, owner: &Text, functions: &[Text]) {
-        work::offer(&*self.store, &self.nearby.offers, owner, functions);
+    fn announce_tasks(&self, owner: &SharedText, functions: &[SharedText]) {
+        task_queue::announce_tasks(&*self.store, &self.hub.task_matcher, owner, functions);
     }
 
-    fn time(&self) -> StoreTime {
+    fn store_time(&self) -> StoreTime {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set_time(&self, time: StoreTime) {
+    fn set_store_time(&self, time: StoreTime) {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner) = time;
     }
 
     /// Learns now which names stand for what, rather than with its next turn.
-    pub async fn learn(&self) -> Result<(), Error> {
-        for named in self.library.refresh(&*self.store).await? {
-            work::hand_over(&*self.store, &named).await?;
+    pub async fn refresh_functions(&self) -> Result<(), Error> {
+        for named in self.functions.refresh_bindings(&*self.store).await? {
+            task_queue::redirect_queued_tasks(&*self.store, &named).await?;
         }
         Ok(())
     }
 
     /// Learns, once for all shards, which names stand for what. Tells whether it could.
-    async fn learn_names(&self) -> Result<bool, Error> {
-        match self.learn().await {
+    async fn try_refresh_functions(&self) -> Result<bool, Error> {
+        match self.refresh_functions().await {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == Kind::Fatal => Err(error),
+            Err(error) if error.kind() == StoreErrorKind::Fatal => Err(error),
             Err(error) => {
                 tracing::warn!(%error, "the names of functions could not be read; they will be tried again");
                 Ok(false)
@@ -211,40 +211,40 @@ impl Node {
         }
     }
 
-    async fn keep_names(self: Arc<Self>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
-        while self.rest(&mut stop).await {
-            self.learn_names().await?;
+    async fn run_function_refresh(self: Arc<Self>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+        while self.wait_for_poll(&mut stop).await {
+            self.try_refresh_functions().await?;
         }
         Ok(())
     }
 
     /// Waits for the next turn. Tells whether there is one.
-    async fn rest(&self, stop: &mut watch::Receiver<bool>) -> bool {
+    async fn wait_for_poll(&self, stop: &mut watch::Receiver<bool>) -> bool {
         tokio::select! {
-            () = tokio::time::sleep(self.options.poll) => !*stop.borrow(),
+            () = tokio::time::sleep(self.options.poll_interval) => !*stop.borrow(),
             changed = stop.changed() => changed.is_ok() && !*stop.borrow(),
         }
     }
 
     /// Works until `stop` says so. Then it begins nothing more, lets tasks under way end for a while, and gives its shards up. Fails when the store can no longer be used.
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
-        while !self.learn_names().await? {
-            if !self.rest(&mut stop).await {
+        while !self.try_refresh_functions().await? {
+            if !self.wait_for_poll(&mut stop).await {
                 return Ok(());
             }
         }
         // Whoever comes after it need not wait for its leases, however it ends.
-        let _presence = self.store.appear(&self.holder.id);
-        let nearby = Arc::clone(&self.nearby);
-        let _hearing = self.store.hear(Arc::new(move |said| {
-            if let Some(word) = Word::parse(said) {
-                nearby.heard(word);
+        let _presence = self.store.register_process(&self.holder.id);
+        let nearby = Arc::clone(&self.hub);
+        let _hearing = self.store.subscribe(Arc::new(move |said| {
+            if let Some(word) = Notification::parse(said) {
+                nearby.handle_notification(word);
             }
         }));
         let mut loops = JoinSet::new();
-        loops.spawn(Arc::clone(&self).keep_names(stop.clone()));
-        loops.spawn(lost::run(Arc::clone(&self), stop.clone()));
-        loops.spawn(steward::run(Arc::clone(&self), stop));
+        loops.spawn(Arc::clone(&self).run_function_refresh(stop.clone()));
+        loops.spawn(lease_reaper::run_lease_reaper(Arc::clone(&self), stop.clone()));
+        loops.spawn(shard_coordinator::run_coordinator(Arc::clone(&self), stop));
         let mut outcome = Ok(());
         while let Some(ended) = loops.join_next().await {
             let ended = ended.unwrap_or_else(|panic| Err(Error::Unavailable(format!("the node has stopped: {panic}"))));

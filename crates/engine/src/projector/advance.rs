@@ -1,19 +1,19 @@
 //! One run: from where its snapshot stands to the end of its log.
 
 use onward_journal::Timestamp;
-use onward_runs::{Gap, RunId, RunSeq, RunSnapshot};
-use onward_store::tables::Snapshot;
+use onward_runs::{RunEventGap, RunId, RunSeq, RunSnapshot};
+use onward_store::tables::RunSnapshotRow;
 use onward_store::{
-    Change, Commit, Error, Field as _, Key, Kind, Move, Outcome, Page, Reader, Records as _, RunHead, Scan, Store,
+    RowChange, Commit, Error, ColumnCodec as _, RowKey, StoreErrorKind, ReaderAdvance, ChangeOutcome, RunEventQuery, RunEventReader, RecordReader as _, RunHead, TableScan, Store,
 };
 
-use crate::projector::Holes;
-use crate::projector::follow::{Follow, OnGap};
-use crate::{Alarm, Code, Severity};
+use crate::projector::MissingRanges;
+use crate::projector::snapshot_cursor::{SnapshotCursor, GapPolicy};
+use crate::{PendingAlert, AlertCode, AlertSeverity};
 
 /// What became of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Advanced {
+pub struct RunAdvance {
     /// Events that went into the snapshot.
     pub events: u64,
     /// How long the first of them had waited, in milliseconds.
@@ -25,14 +25,14 @@ pub struct Advanced {
 }
 
 /// A snapshot as it is stored, with what is needed to replace it.
-struct Kept {
-    row: Option<(Snapshot, u64)>,
+struct ProjectedSnapshot {
+    row: Option<(RunSnapshotRow, u64)>,
     position: RunSeq,
 }
 
-impl Kept {
-    async fn load(store: &dyn Store, head: &RunHead) -> Result<Self, Error> {
-        let row = store.get(Key(vec![head.run_id.to_value()])).await?;
+impl ProjectedSnapshot {
+    async fn load_snapshot(store: &dyn Store, head: &RunHead) -> Result<Self, Error> {
+        let row = store.read_record(RowKey(vec![head.run_id.to_value()])).await?;
         Ok(Self { row, position: head.projected_seq })
     }
 
@@ -41,38 +41,38 @@ impl Kept {
     }
 
     /// Where to go on from; `None` when the stored snapshot is of no use, which only costs reading the log again.
-    fn follow(&self, run: &RunId) -> Option<Follow> {
+    fn to_cursor(&self, run: &RunId) -> Option<SnapshotCursor> {
         let Some((row, _)) = &self.row else {
             let fresh = RunSnapshot::new(run.clone());
-            return (self.position == RunSeq::ZERO).then_some(Follow { snapshot: fresh, holes: Holes::default() });
+            return (self.position == RunSeq::ZERO).then_some(SnapshotCursor { snapshot: fresh, missing_ranges: MissingRanges::default() });
         };
-        let snapshot = row.decode().ok().filter(|snapshot| snapshot.last_event_seq == self.position)?;
-        Some(Follow { snapshot, holes: Holes::parse(row.holes.as_ref()) })
+        let snapshot = row.decode_snapshot().ok().filter(|snapshot| snapshot.last_event_seq == self.position)?;
+        Some(SnapshotCursor { snapshot, missing_ranges: MissingRanges::parse(row.holes.as_ref()) })
     }
 }
 
 const STALE: &str = "STALE";
 
 /// Brings a run up to date, page by page.
-pub(super) async fn to_the_end(store: &dyn Store, head: &RunHead, page: usize) -> Result<Advanced, Error> {
-    let mut kept = Kept::load(store, head).await?;
-    let Some(mut follow) = kept.follow(&head.run_id) else {
+pub(super) async fn advance_run(store: &dyn Store, head: &RunHead, page: usize) -> Result<RunAdvance, Error> {
+    let mut kept = ProjectedSnapshot::load_snapshot(store, head).await?;
+    let Some(mut follow) = kept.to_cursor(&head.run_id) else {
         return resync_full(store, head, kept, page).await;
     };
-    let mut advanced = Advanced::default();
+    let mut advanced = RunAdvance::default();
     let gap = loop {
-        let events = store.run_events(&head.run_id, Page { after: follow.watermark(), limit: page }).await?;
+        let events = store.read_run_events(&head.run_id, RunEventQuery { after: follow.watermark(), limit: page }).await?;
         let Some(first) = events.first() else {
-            break missing_end(&follow, head);
+            break missing_tail(&follow, head);
         };
         let now = store.now().await?;
         advanced.lag_ms = advanced.lag_ms.max(ms_between(first.persisted_at, now));
         let (before, had_inconsistencies) = (follow.watermark(), follow.snapshot.inconsistencies.is_some());
-        let (next, gap) = follow.take(&events, OnGap::Halt);
-        advanced.events += next.watermark().get() - before.get();
+        let (next, gap) = follow.apply_events(&events, GapPolicy::Stop);
+        advanced.events += next.watermark().as_u64() - before.as_u64();
         follow = next;
         if follow.watermark() > before {
-            kept = save(store, head, kept, &follow, Save { now, had_inconsistencies }).await?;
+            kept = save_snapshot(store, head, kept, &follow, SaveContext { now, had_inconsistencies }).await?;
         }
         if gap.is_some() {
             break gap;
@@ -83,14 +83,14 @@ pub(super) async fn to_the_end(store: &dyn Store, head: &RunHead, page: usize) -
         Some(_) if kept.is_stale() => resync_full(store, head, kept, page).await,
         Some(gap) => {
             mark_stale(store, head, &kept, gap).await?;
-            Ok(Advanced { stale: true, ..advanced })
+            Ok(RunAdvance { stale: true, ..advanced })
         }
     }
 }
 
 /// What the head of the run promises and the log does not hold.
-fn missing_end(follow: &Follow, head: &RunHead) -> Option<Gap> {
-    (follow.watermark() < head.last_seq).then(|| Gap { after: follow.watermark(), before: head.last_seq.next() })
+fn missing_tail(follow: &SnapshotCursor, head: &RunHead) -> Option<RunEventGap> {
+    (follow.watermark() < head.last_seq).then(|| RunEventGap { after_seq: follow.watermark(), before_seq: head.last_seq.next_seq() })
 }
 
 /// 0 if `then` is not before `now`.
@@ -100,17 +100,17 @@ pub(super) fn ms_between(then: Timestamp, now: Timestamp) -> u64 {
 }
 
 /// Reads the whole log and replaces the snapshot. What is missing from a whole committed read is accepted as missing.
-async fn resync_full(store: &dyn Store, head: &RunHead, kept: Kept, page: usize) -> Result<Advanced, Error> {
-    let had = kept.row.as_ref().and_then(|(row, _)| row.decode().ok()).is_some_and(|it| it.inconsistencies.is_some());
-    let mut follow = Follow { snapshot: RunSnapshot::new(head.run_id.clone()), holes: Holes::default() };
-    let mut advanced = Advanced::default();
+async fn resync_full(store: &dyn Store, head: &RunHead, kept: ProjectedSnapshot, page: usize) -> Result<RunAdvance, Error> {
+    let had = kept.row.as_ref().and_then(|(row, _)| row.decode_snapshot().ok()).is_some_and(|it| it.inconsistencies.is_some());
+    let mut follow = SnapshotCursor { snapshot: RunSnapshot::new(head.run_id.clone()), missing_ranges: MissingRanges::default() };
+    let mut advanced = RunAdvance::default();
     loop {
-        let events = store.run_events(&head.run_id, Page { after: follow.watermark(), limit: page }).await?;
+        let events = store.read_run_events(&head.run_id, RunEventQuery { after: follow.watermark(), limit: page }).await?;
         if events.is_empty() {
             break;
         }
         advanced.events += events.len() as u64;
-        follow = follow.take(&events, OnGap::Accept).0;
+        follow = follow.apply_events(&events, GapPolicy::Accept).0;
     }
     let now = store.now().await?;
     if follow.watermark() < kept.position || (follow.watermark() == kept.position && head.last_seq > kept.position) {
@@ -120,72 +120,72 @@ async fn resync_full(store: &dyn Store, head: &RunHead, kept: Kept, page: usize)
             kept.position,
             head.last_seq
         );
-        gap_alarm(head, Severity::P1, format!("stuck at {}", kept.position), message).raise(store, now).await?;
-        return Ok(Advanced { stale: true, stuck: true, ..advanced });
+        gap_alert(head, AlertSeverity::P1, format!("stuck at {}", kept.position), message).raise_once(store, now).await?;
+        return Ok(RunAdvance { stale: true, stuck: true, ..advanced });
     }
-    save(store, head, kept, &follow, Save { now, had_inconsistencies: had }).await?;
+    save_snapshot(store, head, kept, &follow, SaveContext { now, had_inconsistencies: had }).await?;
     Ok(advanced)
 }
 
-struct Save {
+struct SaveContext {
     now: Timestamp,
     had_inconsistencies: bool,
 }
 
 /// The snapshot and the watermark, together; an event that is not allowed is reported the first time only.
-async fn save(store: &dyn Store, head: &RunHead, kept: Kept, follow: &Follow, save: Save) -> Result<Kept, Error> {
-    let Save { now, had_inconsistencies } = save;
+async fn save_snapshot(store: &dyn Store, head: &RunHead, kept: ProjectedSnapshot, follow: &SnapshotCursor, save: SaveContext) -> Result<ProjectedSnapshot, Error> {
+    let SaveContext { now, had_inconsistencies } = save;
     let inconsistencies = follow.snapshot.inconsistencies.as_ref();
     let condition = if inconsistencies.is_some() { "INCONSISTENT" } else { "CURRENT" };
     let snapshot = serde_json::to_string(&follow.snapshot).map_err(Error::corrupt)?;
-    let row = Snapshot {
+    let row = RunSnapshotRow {
         run_id: head.run_id.clone(),
         last_event_seq: follow.watermark(),
         condition: condition.into(),
-        is_whole: follow.holes.is_empty(),
-        holes: follow.holes.to_text(),
+        is_whole: follow.missing_ranges.is_empty(),
+        holes: follow.missing_ranges.to_text(),
         snapshot: snapshot.into(),
         projected_at: now,
     };
     let step =
-        Move { run: head.run_id.clone(), reader: Reader::Projector, from: kept.position, to: follow.watermark() };
-    let mut commit = Commit::new().advance(step);
+        ReaderAdvance { run: head.run_id.clone(), reader: RunEventReader::Projector, from: kept.position, to: follow.watermark() };
+    let mut commit = Commit::new().advance_reader(step);
     commit
         .changes
-        .push(kept.row.as_ref().map_or_else(|| Change::insert(&row), |(_, version)| Change::update(&row, *version)));
-    let alarm = inconsistencies.filter(|_| !had_inconsistencies).map(|found| Alarm {
-        code: Code::InvalidTransition,
-        severity: Severity::P2,
+        .push(kept.row.as_ref().map_or_else(|| RowChange::insert(&row), |(_, version)| RowChange::update(&row, *version)));
+    let alarm = inconsistencies.filter(|_| !had_inconsistencies).map(|found| PendingAlert {
+        code: AlertCode::InvalidTransition,
+        severity: AlertSeverity::P2,
         subject: head.run_id.to_string().into(),
-        occasion: "first".into(),
+        dedup_key: "first".into(),
         message: format!(
             "event {} is not allowed where the run stood, and was ignored: {}",
             found.first.run_seq, found.first.message
         )
         .into(),
     });
-    commit.changes.extend(alarm.as_ref().map(|alarm| alarm.change(now)));
+    commit.changes.extend(alarm.as_ref().map(|alarm| alarm.insert_change(now)));
     let receipt = store.commit(commit).await?;
-    if let (Some(alarm), Some(Outcome::Made)) = (alarm, receipt.changes.get(1)) {
-        alarm.announce();
+    if let (Some(alarm), Some(ChangeOutcome::Applied)) = (alarm, receipt.changes.get(1)) {
+        alarm.log_and_count();
     }
     let version = kept.row.map_or(0, |(_, version)| version) + 1;
-    Ok(Kept { position: row.last_event_seq, row: Some((row, version)) })
+    Ok(ProjectedSnapshot { position: row.last_event_seq, row: Some((row, version)) })
 }
 
 /// The first sight of a gap: the snapshot stays as it is and says so.
-async fn mark_stale(store: &dyn Store, head: &RunHead, kept: &Kept, gap: Gap) -> Result<(), Error> {
+async fn mark_stale(store: &dyn Store, head: &RunHead, kept: &ProjectedSnapshot, gap: RunEventGap) -> Result<(), Error> {
     let now = store.now().await?;
     let message = format!(
         "events {} to {} are missing from the log; the snapshot stands still until it has been read again",
-        gap.after.next(),
-        gap.before.get() - 1
+        gap.after_seq.next_seq(),
+        gap.before_seq.as_u64() - 1
     );
-    let alarm = gap_alarm(head, Severity::P2, format!("after {}", gap.after), message);
+    let alarm = gap_alert(head, AlertSeverity::P2, format!("after {}", gap.after_seq), message);
     let mut commit = Commit::new();
     commit.changes.push(match &kept.row {
-        Some((row, version)) => Change::update(&Snapshot { condition: STALE.into(), ..row.clone() }, *version),
-        None => Change::insert(&Snapshot {
+        Some((row, version)) => RowChange::update(&RunSnapshotRow { condition: STALE.into(), ..row.clone() }, *version),
+        None => RowChange::insert(&RunSnapshotRow {
             run_id: head.run_id.clone(),
             last_event_seq: RunSeq::ZERO,
             condition: STALE.into(),
@@ -195,39 +195,39 @@ async fn mark_stale(store: &dyn Store, head: &RunHead, kept: &Kept, gap: Gap) ->
             projected_at: now,
         }),
     });
-    commit.changes.push(alarm.change(now));
+    commit.changes.push(alarm.insert_change(now));
     let receipt = store.commit(commit).await?;
-    if receipt.changes.get(1) == Some(&Outcome::Made) {
-        alarm.announce();
+    if receipt.changes.get(1) == Some(&ChangeOutcome::Applied) {
+        alarm.log_and_count();
     }
     Ok(())
 }
 
-fn gap_alarm(head: &RunHead, severity: Severity, occasion: String, message: String) -> Alarm {
-    Alarm {
-        code: Code::ProjectorGapDetected,
+fn gap_alert(head: &RunHead, severity: AlertSeverity, occasion: String, message: String) -> PendingAlert {
+    PendingAlert {
+        code: AlertCode::ProjectorGapDetected,
         severity,
         subject: head.run_id.to_string().into(),
-        occasion: occasion.into(),
+        dedup_key: occasion.into(),
         message: message.into(),
     }
 }
 
 /// Projects anew every run in which events have turned up that were missing; returns how many.
-pub(super) async fn recheck(store: &dyn Store, page: usize) -> Result<usize, Error> {
+pub(super) async fn reproject_filled_gaps(store: &dyn Store, page: usize) -> Result<usize, Error> {
     let mut filled = 0;
-    let mut scan = Scan::by::<Snapshot>(Snapshot::BY_WHOLENESS).equal(&false);
+    let mut scan = TableScan::by_index::<RunSnapshotRow>(RunSnapshotRow::BY_WHOLENESS).where_equal(&false);
     loop {
-        let rows: Vec<(Snapshot, u64)> = store.list(scan.clone()).await?;
+        let rows: Vec<(RunSnapshotRow, u64)> = store.list_records(scan.clone()).await?;
         let Some((last, _)) = rows.last() else { return Ok(filled) };
-        scan = scan.after(last);
+        scan = scan.starting_after(last);
         for (row, _) in &rows {
-            let Some(head) = store.run(&row.run_id).await? else { continue };
-            if has_filled(store, &row.run_id, &Holes::parse(row.holes.as_ref())).await? {
-                let kept = Kept::load(store, &head).await?;
+            let Some(head) = store.read_run_head(&row.run_id).await? else { continue };
+            if has_filled_gap(store, &row.run_id, &MissingRanges::parse(row.holes.as_ref())).await? {
+                let kept = ProjectedSnapshot::load_snapshot(store, &head).await?;
                 match resync_full(store, &head, kept, page).await {
                     Ok(_) => filled += 1,
-                    Err(error) if error.kind() == Kind::Conflict => {}
+                    Err(error) if error.kind() == StoreErrorKind::Conflict => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -235,10 +235,10 @@ pub(super) async fn recheck(store: &dyn Store, page: usize) -> Result<usize, Err
     }
 }
 
-async fn has_filled(store: &dyn Store, run: &RunId, holes: &Holes) -> Result<bool, Error> {
+async fn has_filled_gap(store: &dyn Store, run: &RunId, holes: &MissingRanges) -> Result<bool, Error> {
     for (first, last) in holes.ranges() {
-        let after = RunSeq::new(first.get() - 1).unwrap_or(RunSeq::ZERO);
-        let found = store.run_events(run, Page { after, limit: 1 }).await?;
+        let after = RunSeq::new(first.as_u64() - 1).unwrap_or(RunSeq::ZERO);
+        let found = store.read_run_events(run, RunEventQuery { after, limit: 1 }).await?;
         if found.first().is_some_and(|event| event.run_seq <= last) {
             return Ok(true);
         }

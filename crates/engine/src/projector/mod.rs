@@ -9,8 +9,8 @@
 //! accepted as missing, and remembered: should it turn up after all, the run is projected anew.
 
 mod advance;
-mod follow;
-mod holes;
+mod snapshot_cursor;
+mod missing_ranges;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,45 +18,45 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use onward_runs::RunId;
-use onward_store::{Error, Kind, Reader, RunHead, Store};
+use onward_store::{Error, StoreErrorKind, RunEventReader, RunHead, Store};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::{Alarm, Code, Severity};
+use crate::{PendingAlert, AlertCode, AlertSeverity};
 
-pub use advance::Advanced;
-pub use holes::Holes;
+pub use advance::RunAdvance;
+pub use missing_ranges::MissingRanges;
 
 /// How the projector works.
 #[derive(Debug, Clone, Copy)]
-pub struct Options {
+pub struct ProjectorOptions {
     /// How long it rests when there is nothing to do.
-    pub poll: Duration,
+    pub poll_interval: Duration,
     /// Runs it works on at a time.
-    pub width: usize,
+    pub concurrency: usize,
     /// Events it reads at a time.
-    pub page: usize,
+    pub page_size: usize,
     /// A lag above this is worth an alert.
     pub lag_max: Duration,
     /// How often it looks whether missing events have turned up.
-    pub recheck: Duration,
+    pub recheck_interval: Duration,
 }
 
-impl Default for Options {
+impl Default for ProjectorOptions {
     fn default() -> Self {
         Self {
-            poll: Duration::from_millis(200),
-            width: 16,
-            page: 1_000,
+            poll_interval: Duration::from_millis(200),
+            concurrency: 16,
+            page_size: 1_000,
             lag_max: Duration::from_secs(5),
-            recheck: Duration::from_secs(10),
+            recheck_interval: Duration::from_secs(10),
         }
     }
 }
 
 /// What a pass over all runs did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pass {
+pub struct ProjectorPass {
     /// Runs that were behind.
     pub runs: usize,
     /// Events that went into snapshots.
@@ -72,21 +72,21 @@ pub struct Pass {
 /// The projector of one store.
 pub struct Projector {
     store: Arc<dyn Store>,
-    options: Options,
+    options: ProjectorOptions,
     wake: Arc<Notify>,
     is_lagging: bool,
     /// Runs whose log is shorter than it has been. They are left alone until they change, or until the next recheck.
-    stuck: BTreeMap<RunId, RunHead>,
+    stuck_runs: BTreeMap<RunId, RunHead>,
 }
 
 impl Projector {
     /// A projector that has not begun yet.
-    pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
-        Self { store, options, wake: Arc::new(Notify::new()), is_lagging: false, stuck: BTreeMap::new() }
+    pub fn new(store: Arc<dyn Store>, options: ProjectorOptions) -> Self {
+        Self { store, options, wake: Arc::new(Notify::new()), is_lagging: false, stuck_runs: BTreeMap::new() }
     }
 
     /// Notify this after appending, and the projector does not wait for its next turn.
-    pub fn wake(&self) -> Arc<Notify> {
+    pub fn wake_handle(&self) -> Arc<Notify> {
         Arc::clone(&self.wake)
     }
 
@@ -94,36 +94,36 @@ impl Projector {
     pub async fn run(mut self) -> Error {
         let mut rechecked = Instant::now();
         loop {
-            let has_more = match self.pass().await {
+            let has_more = match self.run_pass().await {
                 Ok(pass) => pass.events > 0 && pass.stale == 0 && pass.failed == 0,
-                Err(error) if error.kind() == Kind::Fatal => return error,
+                Err(error) if error.kind() == StoreErrorKind::Fatal => return error,
                 Err(error) => {
                     tracing::warn!(%error, "the projector will try again");
                     false
                 }
             };
-            if rechecked.elapsed() >= self.options.recheck {
+            if rechecked.elapsed() >= self.options.recheck_interval {
                 rechecked = Instant::now();
-                if let Err(error) = self.recheck().await {
+                if let Err(error) = self.recheck_gaps().await {
                     tracing::warn!(%error, "missing events could not be looked for");
                 }
             }
             if !has_more {
                 // Woken or not, it is time to look again.
-                let _ = tokio::time::timeout(self.options.poll, self.wake.notified()).await;
+                let _ = tokio::time::timeout(self.options.poll_interval, self.wake.notified()).await;
             }
         }
     }
 
     /// Brings every run that is behind up to date.
-    pub async fn pass(&mut self) -> Result<Pass, Error> {
-        let mut pass = Pass::default();
+    pub async fn run_pass(&mut self) -> Result<ProjectorPass, Error> {
+        let mut pass = ProjectorPass::default();
         let mut after: Option<RunId> = None;
         loop {
-            let heads = self.store.runs(Some(Reader::Projector), after.as_ref(), 1_000).await?;
+            let heads = self.store.list_run_heads(Some(RunEventReader::Projector), after.as_ref(), 1_000).await?;
             let Some(last) = heads.last() else { break };
             after = Some(last.run_id.clone());
-            self.advance_all(heads, &mut pass).await?;
+            self.advance_runs(heads, &mut pass).await?;
         }
         self.watch_lag(pass.lag_ms).await?;
         metrics::gauge!("onward_projector_lag_seconds").set(pass.lag_ms as f64 / 1_000.0);
@@ -131,37 +131,37 @@ impl Projector {
         Ok(pass)
     }
 
-    async fn advance_all(&mut self, heads: Vec<RunHead>, pass: &mut Pass) -> Result<(), Error> {
+    async fn advance_runs(&mut self, heads: Vec<RunHead>, pass: &mut ProjectorPass) -> Result<(), Error> {
         let store = &*self.store;
         let now = store.now().await?;
         let (left, heads): (Vec<RunHead>, Vec<RunHead>) =
-            heads.into_iter().partition(|head| self.stuck.get(&head.run_id) == Some(head));
+            heads.into_iter().partition(|head| self.stuck_runs.get(&head.run_id) == Some(head));
         for head in left {
             pass.runs += 1;
             pass.stale += 1;
             pass.lag_ms = pass.lag_ms.max(advance::ms_between(head.last_persisted_at, now));
         }
-        let page = self.options.page;
+        let page = self.options.page_size;
         let advance = |head: RunHead| async move {
-            let advanced = advance::to_the_end(store, &head, page).await;
+            let advanced = advance::advance_run(store, &head, page).await;
             (head, advanced)
         };
-        let mut done = stream::iter(heads).map(advance).buffer_unordered(self.options.width);
+        let mut done = stream::iter(heads).map(advance).buffer_unordered(self.options.concurrency);
         while let Some((head, advanced)) = done.next().await {
             pass.runs += 1;
             // A run that stands still is behind by the age of its last event, at least.
             let waited_ms = advance::ms_between(head.last_persisted_at, now);
             match advanced {
-                Ok(Advanced { events, lag_ms, stale, stuck }) => {
+                Ok(RunAdvance { events, lag_ms, stale, stuck }) => {
                     if stuck {
-                        self.stuck.insert(head.run_id.clone(), head);
+                        self.stuck_runs.insert(head.run_id.clone(), head);
                     }
                     pass.events += events;
                     pass.lag_ms = pass.lag_ms.max(if stale { waited_ms } else { lag_ms });
                     pass.stale += usize::from(stale);
                 }
-                Err(error) if error.kind() == Kind::Fatal => return Err(error),
-                Err(error) if error.kind() == Kind::Conflict => {
+                Err(error) if error.kind() == StoreErrorKind::Fatal => return Err(error),
+                Err(error) if error.kind() == StoreErrorKind::Conflict => {
                     pass.failed += 1;
                     tracing::debug!(run = %head.run_id, %error, "another projector was faster");
                 }
@@ -176,9 +176,9 @@ impl Projector {
     }
 
     /// Looks at runs that miss events, and projects those anew in which some have turned up.
-    pub async fn recheck(&mut self) -> Result<usize, Error> {
-        self.stuck.clear();
-        advance::recheck(&*self.store, self.options.page).await
+    pub async fn recheck_gaps(&mut self) -> Result<usize, Error> {
+        self.stuck_runs.clear();
+        advance::reproject_filled_gaps(&*self.store, self.options.page_size).await
     }
 
     /// One alert each time the lag becomes high; it has to become normal before the next.
@@ -195,13 +195,13 @@ impl Projector {
             lag_ms as f64 / 1e3,
             self.options.lag_max.as_secs_f64()
         );
-        let alarm = Alarm {
-            code: Code::ProjectorLagHigh,
-            severity: Severity::P2,
+        let alarm = PendingAlert {
+            code: AlertCode::ProjectorLagHigh,
+            severity: AlertSeverity::P2,
             subject: "projector".into(),
-            occasion: now.to_string().into(),
+            dedup_key: now.to_string().into(),
             message: message.into(),
         };
-        alarm.raise(&*self.store, now).await
+        alarm.raise_once(&*self.store, now).await
     }
 }

@@ -8,38 +8,38 @@ use std::collections::VecDeque;
 
 use onward_journal::{ExecutionId, Timestamp};
 
-use super::Action;
-use super::active::News;
-use super::core::Core;
+use super::ShardAction;
+use super::active_execution::PendingInput;
+use super::shard_core::ShardCore;
 
-impl Core {
+impl ShardCore {
     /// Lets nothing begin from now on.
     pub const fn drain(&mut self) {
         self.is_draining = true;
     }
 
     /// Lets things begin again: the shard is not given up after all.
-    pub fn resume(&mut self, now: Timestamp) -> Vec<Action> {
+    pub fn resume_after_drain(&mut self, now: Timestamp) -> Vec<ShardAction> {
         self.is_draining = false;
         let mut actions = Vec::new();
         for execution in self.actives.keys().copied().collect::<Vec<_>>() {
-            self.go_on(execution, now, &mut actions);
+            self.advance_if_active(execution, now, &mut actions);
         }
         actions
     }
 
     /// Whether all that had begun has ended, and is durable. What is in memory then is in the store as well.
     pub fn is_drained(&self) -> bool {
-        let is_quiet = self.performing.is_empty() && self.commits.is_empty();
+        let is_quiet = self.performing.is_empty() && self.commits_in_flight.is_empty();
         is_quiet
-            && !self.actives.values().any(|active| active.has_unrecorded())
-            && !self.loading.iter().any(|(execution, news)| self.is_needed(execution, news))
+            && !self.actives.values().any(|active| active.has_unrecorded_attempts())
+            && !self.loading.iter().any(|(execution, news)| self.is_needed_for_drain(execution, news))
     }
 
     /// Whether an execution that is being read has to be: only this core knows how an attempt of it ended, or that it was not
     /// begun.
-    pub(super) fn is_needed(&self, execution: &ExecutionId, news: &VecDeque<News>) -> bool {
-        let has_ended = news.iter().any(|news| matches!(news, News::Ended(..)));
-        has_ended || self.untouched.iter().any(|attempt| attempt.execution == *execution)
+    pub(super) fn is_needed_for_drain(&self, execution: &ExecutionId, news: &VecDeque<PendingInput>) -> bool {
+        let has_ended = news.iter().any(|news| matches!(news, PendingInput::AttemptEnded(..)));
+        has_ended || self.unstarted.iter().any(|attempt| attempt.execution == *execution)
     }
 }

@@ -2,72 +2,72 @@
 //! which journals store events.
 
 use onward_journal::{
-    Event, ExecutionId, InvokeResult, JournalEvent, Name, Payload, PromiseId, Text, Timestamp, codec,
+    Event, ExecutionId, InvokeResult, JournalEvent, BoundedName, Payload, PromiseId, SharedText, Timestamp, codec,
 };
-use onward_store::tables::Message;
-use onward_store::{Commit, Error, Serial, Shard};
+use onward_store::tables::InboxMessageRow;
+use onward_store::{Commit, Error, SerialId, ShardId};
 
 /// Where messages are kept that were taken and must not be taken again: no shard of executions has this number.
-const TAKEN: Shard = Shard(u32::MAX);
+const CONSUMED_SHARD: ShardId = ShardId(u32::MAX);
 
 /// Whether only the key of a message is left.
-pub(crate) fn is_taken(message: &Message) -> bool {
-    message.shard == TAKEN
+pub(crate) fn is_consumed(message: &InboxMessageRow) -> bool {
+    message.shard == CONSUMED_SHARD
 }
 
-const SIGNAL: &str = "signal";
-const CANCEL: &str = "cancel";
+const KIND_SIGNAL: &str = "signal";
+const KIND_CANCEL: &str = "cancel";
 
 /// Whether a message asks for cancellation.
-pub(super) fn is_cancel(message: &Message) -> bool {
-    &*message.kind == CANCEL
+pub(super) fn is_cancel(message: &InboxMessageRow) -> bool {
+    &*message.kind == KIND_CANCEL
 }
 
 /// A signal. Sending it again under the same key does nothing.
-pub fn signal(
+pub fn signal_message(
     to: ExecutionId,
-    shard: Shard,
-    name: Name,
+    shard: ShardId,
+    name: BoundedName,
     payload: Payload,
-    key: Option<Text>,
+    key: Option<SharedText>,
     now: Timestamp,
-) -> Result<Message, Error> {
+) -> Result<InboxMessageRow, Error> {
     let event = Event::SignalDelivered { signal_name: name, payload, delivery_id: 0 };
-    message(to, shard, SIGNAL, event, key, now)
+    build_message(to, shard, KIND_SIGNAL, event, key, now)
 }
 
 /// A request to cancel.
-pub fn cancel(to: ExecutionId, shard: Shard, reason: Text, now: Timestamp) -> Result<Message, Error> {
-    message(to, shard, CANCEL, Event::CancelRequested { reason }, Some("".into()), now)
+pub fn cancel_message(to: ExecutionId, shard: ShardId, reason: SharedText, now: Timestamp) -> Result<InboxMessageRow, Error> {
+    build_message(to, shard, KIND_CANCEL, Event::CancelRequested { reason }, Some("".into()), now)
 }
 
 /// What a child or a worker ended with, to the operation that it performed.
-pub(crate) fn result(
+pub(crate) fn attempt_result_message(
     to: &PromiseId,
-    shard: Shard,
+    shard: ShardId,
     attempt: u32,
     result: InvokeResult,
     now: Timestamp,
-) -> Result<Message, Error> {
+) -> Result<InboxMessageRow, Error> {
     let event = Event::InvokeCompleted { promise_id: to.clone(), result, attempt };
     let parent = to.execution_root();
     let key = format!("{}#{attempt}", to.relative_to(parent));
-    message(parent, shard, "result", event, Some(key.as_str().into()), now)
+    build_message(parent, shard, "result", event, Some(key.as_str().into()), now)
 }
 
-fn message(
+fn build_message(
     to: ExecutionId,
-    shard: Shard,
+    shard: ShardId,
     kind: &str,
     event: Event,
-    dedup_key: Option<Text>,
+    dedup_key: Option<SharedText>,
     now: Timestamp,
-) -> Result<Message, Error> {
-    let body = codec::encode(to, &[JournalEvent { sequence: 0, timestamp: now, event }]).map_err(Error::corrupt)?;
+) -> Result<InboxMessageRow, Error> {
+    let body = codec::encode_record(to, &[JournalEvent { sequence: 0, timestamp: now, event }]).map_err(Error::corrupt)?;
     // The key that somebody chose for a signal is not the key of anything else.
-    let dedup_key = dedup_key.map(|key| Text::from(format!("{kind}:{key}")));
-    Ok(Message {
-        message_id: Serial(None),
+    let dedup_key = dedup_key.map(|key| SharedText::from(format!("{kind}:{key}")));
+    Ok(InboxMessageRow {
+        message_id: SerialId(None),
         execution_id: to,
         shard,
         dedup_key,
@@ -78,28 +78,28 @@ fn message(
 }
 
 /// Takes a message out of the inbox in this commit. Where its sender may send it again, its key stays behind.
-pub(super) fn take(commit: Commit, message: &Message, version: u64) -> Commit {
-    if &*message.kind == SIGNAL && message.dedup_key.is_some() {
-        commit.update(&Message { shard: TAKEN, body: [].into(), ..message.clone() }, version)
+pub(super) fn consume_message(commit: Commit, message: &InboxMessageRow, version: u64) -> Commit {
+    if &*message.kind == KIND_SIGNAL && message.dedup_key.is_some() {
+        commit.update(&InboxMessageRow { shard: CONSUMED_SHARD, body: [].into(), ..message.clone() }, version)
     } else {
         commit.delete(message, version)
     }
 }
 
 /// The same message to whoever has taken the place of its addressee; nothing if it was meant for that one only.
-pub(super) fn forward(sent: &Message, to: ExecutionId) -> Result<Option<Message>, Error> {
-    match event(sent).map_err(Error::corrupt)? {
+pub(super) fn forward_message(sent: &InboxMessageRow, to: ExecutionId) -> Result<Option<InboxMessageRow>, Error> {
+    match decode_message(sent).map_err(Error::corrupt)? {
         event @ (Event::SignalDelivered { .. } | Event::CancelRequested { .. }) => {
-            let next = message(to, sent.shard, &sent.kind, event, None, sent.sent_at)?;
-            Ok(Some(Message { dedup_key: sent.dedup_key.clone(), ..next }))
+            let next = build_message(to, sent.shard, &sent.kind, event, None, sent.sent_at)?;
+            Ok(Some(InboxMessageRow { dedup_key: sent.dedup_key.clone(), ..next }))
         }
         _ => Ok(None),
     }
 }
 
 /// The event that a message wants recorded; the reason when there is none that a message can.
-pub(crate) fn event(message: &Message) -> Result<Event, String> {
-    let events = codec::decode(message.execution_id, &message.body).map_err(|error| error.to_string())?;
+pub(crate) fn decode_message(message: &InboxMessageRow) -> Result<Event, String> {
+    let events = codec::decode_record(message.execution_id, &message.body).map_err(|error| error.to_string())?;
     match events.into_iter().next().map(|recorded| recorded.event) {
         Some(
             event @ (Event::SignalDelivered { .. } | Event::CancelRequested { .. } | Event::InvokeCompleted { .. }),

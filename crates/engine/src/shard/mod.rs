@@ -8,54 +8,54 @@
 //! durable, except one that reaches nobody; no message is sent, no child starts, no end is told. What is in memory beyond the
 //! last durable commit is thrown away when a commit fails: the store is the truth, memory is a copy.
 
-mod active;
+mod active_execution;
 mod commits;
-mod core;
+mod shard_core;
 mod drain;
 mod message;
-pub mod span;
+pub mod trace_span;
 mod step;
-pub(crate) mod task;
+pub(crate) mod task_row;
 
 use std::sync::Arc;
 
-use onward_execution::{Ending, Execution, Guest};
+use onward_execution::{ExecutionOutcome, Execution, Guest};
 use onward_journal::{
-    ComponentDigest, Delivery, Event, ExecutionId, InvokeKind, InvokeResult, Journal, JournalEvent, Name, Payload,
-    PromiseId, Text,
+    ComponentDigest, DeliveryGuarantee, Event, ExecutionId, InvokeKind, InvokeResult, Journal, JournalEvent, BoundedName, Payload,
+    PromiseId, SharedText,
 };
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
-use onward_store::tables::{Execution as Row, Message};
-use onward_store::{Commit, Error, Receipt};
+use onward_store::tables::{ExecutionRow as Row, InboxMessageRow};
+use onward_store::{Commit, Error, CommitReceipt};
 
-use crate::offers::Seat;
-use crate::work::Held;
+use crate::task_matcher::ClaimSlot;
+use crate::task_queue::LeasedTask;
 
-pub(crate) use self::core::IN_DOUBT;
-pub use self::core::{Core, Entropy, Options, in_doubt};
-pub use message::{cancel, signal};
-pub(crate) use message::{event as message_event, is_taken, result as result_message};
+pub(crate) use self::shard_core::IN_DOUBT_KIND;
+pub use self::shard_core::{ShardCore, ShardEntropy, ShardOptions, in_doubt_error};
+pub use message::{cancel_message, signal_message};
+pub(crate) use message::{decode_message as message_event, is_consumed, attempt_result_message as result_message};
 
 /// Where functions come from.
-pub trait Functions: Send + Sync {
+pub trait FunctionResolver: Send + Sync {
     /// A new guest that runs the function of an execution.
-    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready>;
+    fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable>;
 
     /// How many guests there is room for besides those that are there.
-    fn room(&self) -> usize {
+    fn guest_capacity(&self) -> usize {
         usize::MAX
     }
 
     /// What `function` is to an execution that invokes it.
-    fn resolve(&self, caller: Caller<'_>, function: &str) -> Resolved;
+    fn resolve_function(&self, caller: FunctionCaller<'_>, function: &str) -> ResolvedFunction;
 
     /// Which hosts `function`, as the caller's environment knows it, may send requests to.
-    fn hosts(&self, caller: Caller<'_>, function: &str) -> Hosts;
+    fn allowed_hosts(&self, caller: FunctionCaller<'_>, function: &str) -> AllowedHosts;
 }
 
 /// Who asks what a name stands for.
 #[derive(Debug, Clone, Copy)]
-pub struct Caller<'a> {
+pub struct FunctionCaller<'a> {
     /// The code of the execution.
     pub component: ComponentDigest,
     /// Whose it is, by [`owner`].
@@ -63,13 +63,13 @@ pub struct Caller<'a> {
 }
 
 /// Tenant, project and environment in one. None of them has a `|`, so no two owners are the same.
-pub fn owner(tenant: &TenantId, project: &ProjectId, environment: &EnvironmentId) -> Text {
+pub fn owner_key(tenant: &TenantId, project: &ProjectId, environment: &EnvironmentId) -> SharedText {
     format!("{tenant}|{project}|{environment}").into()
 }
 
 /// What a guest begins with.
 #[derive(Debug, Clone)]
-pub struct Entry<'a> {
+pub struct GuestEntry<'a> {
     /// The execution that it runs.
     pub execution: &'a Row,
     /// What it is called with.
@@ -78,18 +78,18 @@ pub struct Entry<'a> {
     pub parent: Option<(PromiseId, u32)>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> GuestEntry<'a> {
     /// What the guest of this execution begins with, if its journal has begun.
-    pub fn of(execution: &'a Row, journal: &'a Journal) -> Option<Self> {
+    pub fn from_journal(execution: &'a Row, journal: &'a Journal) -> Option<Self> {
         match &journal.events().first()?.event {
-            Event::ExecutionStarted { input, .. } => Some(Self { execution, input, parent: parent(journal) }),
+            Event::ExecutionStarted { input, .. } => Some(Self { execution, input, parent: parent_attempt(journal) }),
             _ => None,
         }
     }
 }
 
 /// The operation of another execution that this one performs, and as which attempt.
-fn parent(journal: &Journal) -> Option<(PromiseId, u32)> {
+fn parent_attempt(journal: &Journal) -> Option<(PromiseId, u32)> {
     match &journal.events().first()?.event {
         Event::ExecutionStarted { parent_id: Some(parent), idempotency_key: Some(key), .. } => {
             Some((parent.clone(), key.split('~').next()?.parse().ok()?))
@@ -100,24 +100,24 @@ fn parent(journal: &Journal) -> Option<(PromiseId, u32)> {
 
 /// Why there is no guest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unready {
+pub enum GuestUnavailable {
     /// Reading the execution again brings it there.
     #[error("its code is not in memory")]
-    Code,
+    CodeNotLoaded,
     /// Others have to end or to be put aside.
     #[error("there is no room for another guest now")]
-    Room,
+    NoCapacity,
     /// It cannot be run, and why.
     #[error("its code cannot be run: {0}")]
-    Broken(String),
+    BrokenCode(String),
 }
 
 /// Patterns of hosts that requests may go to.
-pub type Hosts = Arc<[Text]>;
+pub type AllowedHosts = Arc<[SharedText]>;
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolved {
+pub enum ResolvedFunction {
     /// A workflow of this component.
     Workflow(ComponentDigest),
     /// A task of this component.
@@ -132,7 +132,7 @@ pub enum Resolved {
 
 /// Something that happened.
 #[derive(Debug)]
-pub enum Input {
+pub enum ShardInput {
     /// An execution as it is stored.
     Loaded {
         /// Its row.
@@ -143,50 +143,50 @@ pub enum Input {
         events: Vec<JournalEvent>,
     },
     /// An execution that is to be started: its first step and its start are one commit.
-    Begin {
+    StartRequested {
         /// Its row, which is not stored.
         row: Box<Row>,
         /// Its beginning, which is not stored.
         execution: Box<Execution>,
     },
     /// There is no such execution.
-    Absent(ExecutionId),
+    NotFound(ExecutionId),
     /// An execution could not be loaded.
-    NotLoaded {
+    LoadFailed {
         /// Which.
         execution: ExecutionId,
         /// Why.
         error: Error,
     },
     /// Messages from the inbox, with their versions. The same one may come several times.
-    Messages(Vec<(Message, u64)>),
+    Messages(Vec<(InboxMessageRow, u64)>),
     /// Attempts of tasks ended.
-    Ended(Vec<End>),
+    AttemptsEnded(Vec<AttemptEnd>),
     /// A commit ended.
     Committed {
         /// Which.
         ticket: u64,
         /// With what.
-        result: Result<Receipt, Error>,
+        result: Result<CommitReceipt, Error>,
     },
     /// Time has passed.
-    Time,
+    Tick,
 }
 
 /// The end of an attempt.
 #[derive(Debug, Clone)]
-pub struct End {
+pub struct AttemptEnd {
     /// Which.
     pub attempt: AttemptId,
     /// Who says so.
-    pub by: By,
+    pub reported_by: AttemptReporter,
     /// With what.
     pub result: InvokeResult,
 }
 
 /// Who performed an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum AttemptReporter {
     /// The owner of the shard, and in which performance.
     Owner(u64),
     /// A worker, which is told whether its word was taken.
@@ -195,7 +195,7 @@ pub enum By {
 
 /// Something to do.
 #[derive(Debug)]
-pub enum Action {
+pub enum ShardAction {
     /// Commit this and tell how it ended.
     Commit {
         /// What to name it by.
@@ -210,36 +210,36 @@ pub enum Action {
     /// Look into the inbox.
     ReadInbox,
     /// Perform an attempt and tell how it ended.
-    Perform(Box<Attempt>),
+    Perform(Box<TaskAttempt>),
     /// Nobody waits for this attempt any more.
-    Abandon(AttemptId),
+    AbortAttempt(AttemptId),
     /// There are tasks for workers: of which function, and whose.
-    Offer {
+    AnnounceTasks {
         /// Whose they are, by [`owner`].
-        owner: Text,
+        owner: SharedText,
         /// The functions, one for each task.
-        functions: Vec<Text>,
+        functions: Vec<SharedText>,
         /// How many of the tasks are not first attempts.
         repeated: u64,
     },
     /// A task is stored as claimed by somebody who waits for one: hand it over, or give it back.
-    Give {
+    DeliverTask {
         /// Who.
-        seat: Seat,
+        slot: ClaimSlot,
         /// What.
-        held: Box<Held>,
+        task: Box<LeasedTask>,
     },
     /// Tasks that may be stored as claimed, by a worker that does not hear of them: which, and by which claim.
-    TakeBack(Vec<(AttemptId, Text)>),
+    ReclaimTasks(Vec<(AttemptId, SharedText)>),
     /// What became of the end of a task that a worker has told.
-    Reported {
+    WorkerResultSettled {
         /// Which attempt.
         attempt: AttemptId,
         /// Whether it is recorded, durably. Else the attempt was not under way any more.
-        is_taken: bool,
+        is_recorded: bool,
     },
     /// Things that have ended, durably, for whoever follows executions as traces.
-    Spans(Vec<span::Span>),
+    ExportSpans(Vec<trace_span::TraceSpan>),
     /// Whether an attempt was performed is not known, and it must not be repeated.
     InDoubt(AttemptId),
     /// A guest said something.
@@ -247,33 +247,33 @@ pub enum Action {
         /// Which execution's.
         execution: ExecutionId,
         /// How important it is.
-        level: onward_execution::Level,
+        level: onward_execution::GuestLogLevel,
         /// What.
-        message: Text,
+        message: SharedText,
     },
     /// What became of an execution that was to be started.
-    Begun {
+    StartSettled {
         /// Which.
         execution: ExecutionId,
         /// Whether it is stored; nothing if its first step takes too long for whoever waits: start it without.
         result: Option<Result<(), Error>>,
     },
     /// An execution is over, durably.
-    Over {
+    ExecutionOver {
         /// Which.
         execution: ExecutionId,
         /// How it ended.
-        ending: Ending,
+        ending: ExecutionOutcome,
     },
     /// An execution cannot go on, and why. It stays as it is stored, and is tried again after a while.
-    Stuck {
+    ExecutionStuck {
         /// Which.
         execution: ExecutionId,
         /// Why.
         reason: String,
     },
     /// Another node owns the shard. There is nothing more to do here.
-    Lost,
+    ShardLost,
 }
 
 /// Which attempt.
@@ -289,40 +289,40 @@ pub struct AttemptId {
 
 impl AttemptId {
     /// The operation, the same for every attempt: what effects are performed under.
-    pub fn promise(&self) -> PromiseId {
-        self.execution.child(self.number)
+    pub fn promise_id(&self) -> PromiseId {
+        self.execution.child_promise(self.number)
     }
 }
 
 /// An attempt of a task.
 #[derive(Debug, Clone)]
-pub struct Attempt {
+pub struct TaskAttempt {
     /// Which.
     pub id: AttemptId,
     /// Which performance of it: one that was thrown away may be performed again, with another input.
-    pub performance: u64,
+    pub dispatch_id: u64,
     /// A function, or an HTTP request.
     pub kind: InvokeKind,
     /// What the name stands for; meaningless for a request.
-    pub resolved: Resolved,
+    pub resolved: ResolvedFunction,
     /// The name.
-    pub function: Name,
+    pub function: BoundedName,
     /// What it is called with.
     pub input: Payload,
     /// How long it may take.
     pub timeout_ms: Option<u64>,
     /// Whether it may be repeated after a crash.
-    pub delivery: Delivery,
+    pub delivery: DeliveryGuarantee,
     /// Which hosts it may send requests to.
-    pub hosts: Hosts,
+    pub hosts: AllowedHosts,
     /// On whose behalf: the tenant, the project and the environment.
-    pub owner: Text,
+    pub owner: SharedText,
 }
 
-impl Attempt {
+impl TaskAttempt {
     /// Whether nobody outside can tell that it was performed: code that may send no requests, and may be repeated.
-    pub fn reaches_nobody(&self) -> bool {
-        let is_code = self.kind == InvokeKind::Function && matches!(self.resolved, Resolved::Task(_));
-        is_code && self.hosts.is_empty() && self.delivery == Delivery::AtLeastOnce
+    pub fn is_side_effect_free(&self) -> bool {
+        let is_code = self.kind == InvokeKind::Function && matches!(self.resolved, ResolvedFunction::Task(_));
+        is_code && self.hosts.is_empty() && self.delivery == DeliveryGuarantee::AtLeastOnce
     }
 }

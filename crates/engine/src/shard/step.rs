@@ -1,23 +1,23 @@
 //! One step of one execution: take in what happened, run the guest until it waits, start what it wants; and put all that was
 //! done since the last commit into one.
 
-use onward_execution::{Execution, Level, Progress, Start, World};
+use onward_execution::{Execution, GuestLogLevel, ExecutionProgress, ExecutionStart, ExecutionEnvironment};
 use onward_journal::{
-    ComponentDigest, Delivery, ErrorKind, Event, ExecutionError, ExecutionId, InvokeKind, Name, Payload, Performer,
-    RetryPolicy, Text, Timestamp, Violation, codec,
+    ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId, InvokeKind, BoundedName, Payload, InvokePerformer,
+    RetryPolicy, SharedText, Timestamp, RuleViolation, codec,
 };
-use onward_store::tables::{Execution as Row, Message, Task};
+use onward_store::tables::{ExecutionRow as Row, InboxMessageRow, TaskRow};
 use onward_store::{Commit, JournalAppend};
 
-use super::active::{AT_ONCE, Active, News, Pending, UNSTORED};
-use super::core::{Core, in_doubt};
-use super::task::Queued;
-use super::{Action, Attempt, AttemptId, Entry, Resolved, Unready, message, task};
-use crate::{client, work};
+use super::active_execution::{WAKE_NOW, ActiveExecution, PendingInput, PendingEffects, VERSION_UNSTORED};
+use super::shard_core::{ShardCore, in_doubt_error};
+use super::task_row::QueuedTask;
+use super::{ShardAction, TaskAttempt, AttemptId, GuestEntry, ResolvedFunction, GuestUnavailable, message, task_row};
+use crate::{client, task_queue};
 
 /// What a step came to.
 #[derive(PartialEq, Eq)]
-pub(super) enum Stepped {
+pub(super) enum StepProgress {
     /// It has done what it can for now.
     Done,
     /// The guest has used up its slice of time.
@@ -25,127 +25,127 @@ pub(super) enum Stepped {
 }
 
 /// Why an execution does not go on now.
-pub(super) enum Halt {
+pub(super) enum StepBlocked {
     /// It cannot, and why.
     Stuck(String),
     /// There is no room for its guest.
-    NoRoom,
+    NoCapacity,
     /// Its code is not in memory any more.
-    NoCode,
+    CodeNotLoaded,
 }
 
-impl From<String> for Halt {
+impl From<String> for StepBlocked {
     fn from(reason: String) -> Self {
         Self::Stuck(reason)
     }
 }
 
-impl From<Unready> for Halt {
-    fn from(unready: Unready) -> Self {
+impl From<GuestUnavailable> for StepBlocked {
+    fn from(unready: GuestUnavailable) -> Self {
         match unready {
-            Unready::Code => Self::NoCode,
-            Unready::Room => Self::NoRoom,
-            Unready::Broken(_) => Self::Stuck(unready.to_string()),
+            GuestUnavailable::CodeNotLoaded => Self::CodeNotLoaded,
+            GuestUnavailable::NoCapacity => Self::NoCapacity,
+            GuestUnavailable::BrokenCode(_) => Self::Stuck(unready.to_string()),
         }
     }
 }
 
-pub(super) fn step(
-    core: &mut Core,
-    active: &mut Active,
+pub(super) fn run_step(
+    core: &mut ShardCore,
+    active: &mut ActiveExecution,
     now: Timestamp,
-    actions: &mut Vec<Action>,
-) -> Result<Stepped, Halt> {
+    actions: &mut Vec<ShardAction>,
+) -> Result<StepProgress, StepBlocked> {
     loop {
         // A guest that has paused goes on first: it has not seen what is recorded so far.
         if !active.is_paused {
-            take_news(core, active, now, actions)?;
+            record_inputs(core, active, now, actions)?;
             if !core.is_draining {
-                active.execution.fire_due(now).map_err(|violation| broken(&violation))?;
-                end_overdue(core, active, now, actions)?;
+                active.execution.fire_due_timers(now).map_err(|violation| journal_refused(&violation))?;
+                fail_overdue_attempts(core, active, now, actions)?;
             }
         }
-        match settle(core, active, now, actions)? {
-            Progress::Paused => return Ok(Stepped::Paused),
+        match run_until_blocked(core, active, now, actions)? {
+            ExecutionProgress::Paused => return Ok(StepProgress::Paused),
             // The rest is for the next step.
-            Progress::Full => break,
-            Progress::Blocked | Progress::Ended | Progress::Diverged(_) => {}
+            ExecutionProgress::BatchFull => break,
+            ExecutionProgress::Blocked | ExecutionProgress::Ended | ExecutionProgress::Diverged(_) => {}
         }
         // What comes for an execution that is over is not its business any more; what is too much is for the next step.
-        if active.news.is_empty() || active.execution.is_over() || active.execution.is_full() {
+        if active.inputs.is_empty() || active.execution.is_terminal() || active.execution.is_batch_full() {
             break;
         }
     }
     // What was given up before it was stored need not begin.
-    if active.execution.is_over() {
+    if active.execution.is_terminal() {
         active.pending.attempts.clear();
     }
-    let Pending { attempts, abandoned, .. } = &mut active.pending;
+    let PendingEffects { attempts, abandoned, .. } = &mut active.pending;
     attempts.retain(|attempt| !abandoned.contains(&attempt.id));
-    Ok(Stepped::Done)
+    Ok(StepProgress::Done)
 }
 
 /// Runs the guest until it waits, and begins and ends what it wants begun and ended.
-fn settle(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<Progress, Halt> {
+fn run_until_blocked(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp, actions: &mut Vec<ShardAction>) -> Result<ExecutionProgress, StepBlocked> {
     loop {
         if active.execution.is_runnable() {
-            match run(core, active, now, actions)? {
-                Progress::Blocked | Progress::Ended => {}
-                Progress::Paused => return Ok(Progress::Paused),
+            match run_guest(core, active, now, actions)? {
+                ExecutionProgress::Blocked | ExecutionProgress::Ended => {}
+                ExecutionProgress::Paused => return Ok(ExecutionProgress::Paused),
                 // It goes on where it was before it is told anything new.
-                Progress::Full => {
+                ExecutionProgress::BatchFull => {
                     active.is_paused = true;
-                    return Ok(Progress::Full);
+                    return Ok(ExecutionProgress::BatchFull);
                 }
-                Progress::Diverged(divergence) => return Err(divergence.to_string().into()),
+                ExecutionProgress::Diverged(divergence) => return Err(divergence.to_string().into()),
             }
         }
         active.is_paused = false;
-        drop_unwanted(core, active, now)?;
+        drop_unwanted_attempts(core, active, now)?;
         start_attempts(core, active, now)?;
         if !active.execution.is_runnable() {
-            return Ok(Progress::Blocked);
+            return Ok(ExecutionProgress::Blocked);
         }
     }
 }
 
 /// A rule of the journal forbids what the engine wants recorded: a defect.
-fn broken(violation: &Violation) -> Halt {
+fn journal_refused(violation: &RuleViolation) -> StepBlocked {
     format!("the journal refuses what happened: {violation}").into()
 }
 
 /// Records what happened since the last step, as much as a step takes. Who asks for cancellation need not wait for that.
-fn take_news(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<(), Halt> {
-    let is_cancel = |news: &News| matches!(news, News::Message(message, _) if message::is_cancel(message));
-    if let Some(place) = active.news.iter().position(is_cancel)
-        && let Some(cancel) = active.news.remove(place)
+fn record_inputs(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp, actions: &mut Vec<ShardAction>) -> Result<(), StepBlocked> {
+    let is_cancel = |news: &PendingInput| matches!(news, PendingInput::Message(message, _) if message::is_cancel(message));
+    if let Some(place) = active.inputs.iter().position(is_cancel)
+        && let Some(cancel) = active.inputs.remove(place)
     {
-        active.news.push_front(cancel);
+        active.inputs.push_front(cancel);
     }
-    while !active.execution.is_full()
-        && let Some(news) = active.news.pop_front()
+    while !active.execution.is_batch_full()
+        && let Some(news) = active.inputs.pop_front()
     {
         match news {
-            News::Ended(id, result) => {
-                let flight = active.execution.flight(id.number);
-                let mut world = Surroundings::new(core, now);
+            PendingInput::AttemptEnded(id, result) => {
+                let flight = active.execution.attempt_in_flight(id.number);
+                let mut world = StepWorld::new(core, now);
                 let is_taken = active
                     .execution
                     .end_attempt(id.number, id.attempt, result.clone(), &mut world)
-                    .map_err(|violation| broken(&violation))?;
+                    .map_err(|violation| journal_refused(&violation))?;
                 if !is_taken {
-                    actions.push(Action::Reported { attempt: id, is_taken });
+                    actions.push(ShardAction::WorkerResultSettled { attempt: id, is_recorded: is_taken });
                     continue;
                 }
-                active.pending.ended.push((id, result));
-                if let Some(flight) = flight.filter(|flight| flight.performer == Performer::Worker) {
-                    active.withdraw(flight);
-                    active.pending.reported.push(id);
+                active.pending.ended_attempts.push((id, result));
+                if let Some(flight) = flight.filter(|flight| flight.performer == InvokePerformer::Worker) {
+                    active.withdraw_task(flight);
+                    active.pending.worker_results.push(id);
                 }
             }
-            News::Message(message, version) => {
-                if !active.execution.is_over() {
-                    take_message(core, active, &message, now)?;
+            PendingInput::Message(message, version) => {
+                if !active.execution.is_terminal() {
+                    record_message(core, active, &message, now)?;
                 }
                 active.pending.consumed.push((*message, version));
             }
@@ -154,15 +154,15 @@ fn take_news(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut
     Ok(())
 }
 
-fn take_message(core: &mut Core, active: &mut Active, sent: &Message, now: Timestamp) -> Result<(), Halt> {
-    match message::event(sent)? {
+fn record_message(core: &mut ShardCore, active: &mut ActiveExecution, sent: &InboxMessageRow, now: Timestamp) -> Result<(), StepBlocked> {
+    match message::decode_message(sent)? {
         Event::SignalDelivered { signal_name, payload, .. } => {
-            active.execution.deliver_signal(&signal_name, payload, now).map_err(|violation| broken(&violation))
+            active.execution.deliver_signal(&signal_name, payload, now).map_err(|violation| journal_refused(&violation))
         }
         Event::CancelRequested { reason } => {
-            if active.execution.request_cancel(reason.clone(), now).map_err(|violation| broken(&violation))? {
+            if active.execution.request_cancel(reason.clone(), now).map_err(|violation| journal_refused(&violation))? {
                 let children: Vec<ExecutionId> =
-                    active.execution.in_flight().filter_map(|flight| flight.performer.child()).collect();
+                    active.execution.attempts_in_flight().filter_map(|flight| flight.performer.child_execution()).collect();
                 for child in children {
                     send_cancel(core, active, child, reason.clone(), now)?;
                 }
@@ -170,90 +170,90 @@ fn take_message(core: &mut Core, active: &mut Active, sent: &Message, now: Times
             Ok(())
         }
         Event::InvokeCompleted { promise_id, result, attempt } => {
-            let number = promise_id.number_in(active.id()).unwrap_or(u32::MAX);
-            let mut world = Surroundings::new(core, now);
+            let number = promise_id.child_number_in(active.id()).unwrap_or(u32::MAX);
+            let mut world = StepWorld::new(core, now);
             active
                 .execution
                 .end_attempt(number, attempt, result, &mut world)
                 .map(drop)
-                .map_err(|violation| broken(&violation))
+                .map_err(|violation| journal_refused(&violation))
         }
         other => Err(format!("a message cannot record {}", other.kind()).into()),
     }
 }
 
-fn send_cancel(core: &Core, active: &mut Active, to: ExecutionId, reason: Text, now: Timestamp) -> Result<(), Halt> {
-    let message = message::cancel(to, core.shard, reason, now).map_err(|error| error.to_string())?;
+fn send_cancel(core: &ShardCore, active: &mut ActiveExecution, to: ExecutionId, reason: SharedText, now: Timestamp) -> Result<(), StepBlocked> {
+    let message = message::cancel_message(to, core.shard, reason, now).map_err(|error| error.to_string())?;
     // Who is asked to stop because of a cancellation may be asked again because that was the end.
     let is_asked =
-        |sent: &Message| (&sent.execution_id, &sent.dedup_key) == (&message.execution_id, &message.dedup_key);
+        |sent: &InboxMessageRow| (&sent.execution_id, &sent.dedup_key) == (&message.execution_id, &message.dedup_key);
     if !active.pending.sent.iter().any(is_asked) {
         active.pending.sent.push(message);
     }
     Ok(())
 }
 
-fn run(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<Progress, Halt> {
+fn run_guest(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp, actions: &mut Vec<ShardAction>) -> Result<ExecutionProgress, StepBlocked> {
     let mut guest = match active.guest.take() {
         Some(guest) => guest,
         None => {
-            active.execution.rewind();
-            let entry = Entry::of(&active.row, active.execution.journal());
-            core.functions.guest(&entry.ok_or_else(|| "its journal does not begin with its start".to_owned())?)?
+            active.execution.rewind_guest();
+            let entry = GuestEntry::from_journal(&active.row, active.execution.journal());
+            core.functions.create_guest(&entry.ok_or_else(|| "its journal does not begin with its start".to_owned())?)?
         }
     };
     let execution = active.id();
-    let mut world = Surroundings::new(core, now);
-    let progress = active.execution.run(&mut *guest, &mut world).map_err(|violation| broken(&violation))?;
-    actions.extend(world.logs.into_iter().map(|(level, message)| Action::Log { execution, level, message }));
-    if !active.execution.is_over() {
+    let mut world = StepWorld::new(core, now);
+    let progress = active.execution.run(&mut *guest, &mut world).map_err(|violation| journal_refused(&violation))?;
+    actions.extend(world.logs.into_iter().map(|(level, message)| ShardAction::Log { execution, level, message }));
+    if !active.execution.is_terminal() {
         active.guest = Some(guest);
     }
     Ok(progress)
 }
 
 /// Children and workers that have taken too long are asked to stop, and nobody waits for them.
-fn end_overdue(core: &mut Core, active: &mut Active, now: Timestamp, actions: &mut Vec<Action>) -> Result<(), Halt> {
-    if active.execution.is_over() {
+fn fail_overdue_attempts(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp, actions: &mut Vec<ShardAction>) -> Result<(), StepBlocked> {
+    if active.execution.is_terminal() {
         return Ok(());
     }
-    for flight in active.execution.overdue(now) {
+    for flight in active.execution.overdue_attempts(now) {
         match flight.performer {
-            Performer::Child(child) => send_cancel(core, active, child, "it took too long".into(), now)?,
-            Performer::Worker => active.withdraw(flight),
-            Performer::Owner => {}
+            InvokePerformer::Child(child) => send_cancel(core, active, child, "it took too long".into(), now)?,
+            InvokePerformer::Worker => active.withdraw_task(flight),
+            InvokePerformer::Owner => {}
         }
         let is_once = matches!(
-            active.execution.invocation(flight.number),
-            Some(Event::InvokeScheduled { delivery: Delivery::AtMostOnce, .. })
+            active.execution.invocation_event(flight.number),
+            Some(Event::InvokeScheduled { delivery: DeliveryGuarantee::AtMostOnce, .. })
         );
         let error = if is_once {
             // It may have been performed, and must not be again.
-            actions.push(Action::InDoubt(active.attempt_of(flight)));
-            in_doubt("it took longer than it may")
+            actions.push(ShardAction::InDoubt(active.attempt_id_of(flight)));
+            in_doubt_error("it took longer than it may")
         } else {
             ExecutionError::new(ErrorKind::Timeout, "it took longer than it may")
         };
-        let mut world = Surroundings::new(core, now);
+        let mut world = StepWorld::new(core, now);
         let ended = active.execution.end_attempt(flight.number, flight.attempt, Err(error), &mut world);
-        ended.map_err(|violation| broken(&violation))?;
+        ended.map_err(|violation| journal_refused(&violation))?;
     }
     Ok(())
 }
 
 /// What the guest no longer wants: tasks are given up, children are asked to stop.
-fn drop_unwanted(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
-    for number in active.execution.take_unwanted() {
-        let flight = active.execution.flight(number);
-        if let Some(child) = flight.and_then(|flight| flight.performer.child()) {
+fn drop_unwanted_attempts(core: &ShardCore, active: &mut ActiveExecution, now: Timestamp) -> Result<(), StepBlocked> {
+    for number in active.execution.take_abandoned() {
+        let flight = active.execution.attempt_in_flight(number);
+        if let Some(child) = flight.and_then(|flight| flight.performer.child_execution()) {
             send_cancel(core, active, child, "it is no longer wanted".into(), now)?;
             continue;
         }
-        let error = ExecutionError::new(ErrorKind::Cancelled, "it is no longer wanted").permanent();
-        active.execution.give_up(number, error, now).map_err(|violation| broken(&violation))?;
+        let error = ExecutionError::new(ErrorKind::Cancelled, "it is no longer wanted").into_permanent();
+        active.execution.give_up_operation(number, error, now).map_err(|violation| journal_refused(&violation))?;
         match flight {
-            Some(flight) if flight.performer == Performer::Worker => active.withdraw(flight),
-            Some(flight) => active.pending.abandoned.push(active.attempt_of(flight)),
+            Some(flight) if flight.performer == InvokePerformer::Worker => active.withdraw_task(flight),
+            Some(flight) => active.pending.abandoned.push(active.attempt_id_of(flight)),
             None => {}
         }
     }
@@ -262,31 +262,31 @@ fn drop_unwanted(core: &Core, active: &mut Active, now: Timestamp) -> Result<(),
 
 /// Starts what the guest wants done: tasks once the step is durable, children as executions of their own. What is wanted from a
 /// core that drains is for the next owner.
-fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
-    if active.execution.is_over() || core.is_draining {
+fn start_attempts(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp) -> Result<(), StepBlocked> {
+    if active.execution.is_terminal() || core.is_draining {
         return Ok(());
     }
-    for number in active.execution.startable(now) {
-        let Some((function, input)) = invocation(&active.execution, number) else { continue };
-        let resolved = resolve(core, active, number);
+    for number in active.execution.startable_operations(now) {
+        let Some((function, input)) = scheduled_invocation(&active.execution, number) else { continue };
+        let resolved = resolve_invocation(core, active, number);
         match resolved {
-            Resolved::Workflow(_) if depth(&active.row) >= DEPTH_MAX => {
-                let message = format!("{DEPTH_MAX} workflows wait for each other already");
-                fail_attempt(core, active, number, ExecutionError::named("too_deep", message).permanent(), now)?;
+            ResolvedFunction::Workflow(_) if call_depth(&active.row) >= CALL_DEPTH_MAX => {
+                let message = format!("{CALL_DEPTH_MAX} workflows wait for each other already");
+                fail_attempt(core, active, number, ExecutionError::from_kind_name("too_deep", message).into_permanent(), now)?;
             }
-            Resolved::Workflow(digest) => start_child(core, active, number, digest, &function, input, now)?,
-            Resolved::Unknown => {
-                let error = ExecutionError::named("unknown_function", format!("there is no function {function}"));
+            ResolvedFunction::Workflow(digest) => start_child(core, active, number, digest, &function, input, now)?,
+            ResolvedFunction::Unknown => {
+                let error = ExecutionError::from_kind_name("unknown_function", format!("there is no function {function}"));
                 fail_attempt(core, active, number, error, now)?;
             }
-            Resolved::Worker => queue_task(core, active, number, now)?,
-            Resolved::Task(_) | Resolved::Native => {
+            ResolvedFunction::Worker => queue_task(core, active, number, now)?,
+            ResolvedFunction::Task(_) | ResolvedFunction::Native => {
                 let attempt = active
                     .execution
-                    .start_attempt(number, Performer::Owner, now)
-                    .map_err(|violation| broken(&violation))?;
+                    .start_attempt(number, InvokePerformer::Owner, now)
+                    .map_err(|violation| journal_refused(&violation))?;
                 let id = AttemptId { execution: active.id(), number, attempt };
-                active.pending.attempts.extend(self::attempt(core, active, id, resolved));
+                active.pending.attempts.extend(self::build_attempt(core, active, id, resolved));
             }
         }
     }
@@ -294,67 +294,67 @@ fn start_attempts(core: &mut Core, active: &mut Active, now: Timestamp) -> Resul
 }
 
 /// A task for a worker: it is there for whoever asks once the step is durable.
-fn queue_task(core: &Core, active: &mut Active, number: u32, now: Timestamp) -> Result<(), Halt> {
-    let started = active.execution.start_attempt(number, Performer::Worker, now);
-    let attempt = started.map_err(|violation| broken(&violation))?;
+fn queue_task(core: &ShardCore, active: &mut ActiveExecution, number: u32, now: Timestamp) -> Result<(), StepBlocked> {
+    let started = active.execution.start_attempt(number, InvokePerformer::Worker, now);
+    let attempt = started.map_err(|violation| journal_refused(&violation))?;
     let id = AttemptId { execution: active.id(), number, attempt };
-    let wanted = self::attempt(core, active, id, Resolved::Worker);
-    let is_last = is_last(&active.execution, number, attempt);
-    active.pending.tasks.extend(wanted.map(|wanted| Queued::new(&active.row, &wanted, is_last, now)));
+    let wanted = self::build_attempt(core, active, id, ResolvedFunction::Worker);
+    let is_last = is_last_attempt(&active.execution, number, attempt);
+    active.pending.tasks.extend(wanted.map(|wanted| QueuedTask::new(&active.row, &wanted, is_last, now)));
     Ok(())
 }
 
 /// Whether no attempt follows this one, should it fail.
-fn is_last(execution: &Execution, number: u32, attempt: u32) -> bool {
-    let Some(Event::InvokeScheduled { retry_policy, .. }) = execution.invocation(number) else { return true };
+fn is_last_attempt(execution: &Execution, number: u32, attempt: u32) -> bool {
+    let Some(Event::InvokeScheduled { retry_policy, .. }) = execution.invocation_event(number) else { return true };
     let usual = RetryPolicy::default();
     let policy = retry_policy.as_deref().unwrap_or(&usual);
-    !policy.allows_retry(attempt, &work::deployed_meanwhile())
+    !policy.allows_retry(attempt, &task_queue::deployed_meanwhile_error())
 }
 
 /// An attempt that ends as it starts.
 fn fail_attempt(
-    core: &mut Core,
-    active: &mut Active,
+    core: &mut ShardCore,
+    active: &mut ActiveExecution,
     number: u32,
     error: ExecutionError,
     now: Timestamp,
-) -> Result<(), Halt> {
-    let started = active.execution.start_attempt(number, Performer::Owner, now);
-    let attempt = started.map_err(|violation| broken(&violation))?;
-    let mut world = Surroundings::new(core, now);
+) -> Result<(), StepBlocked> {
+    let started = active.execution.start_attempt(number, InvokePerformer::Owner, now);
+    let attempt = started.map_err(|violation| journal_refused(&violation))?;
+    let mut world = StepWorld::new(core, now);
     let ended = active.execution.end_attempt(number, attempt, Err(error), &mut world);
-    ended.map(drop).map_err(|violation| broken(&violation))
+    ended.map(drop).map_err(|violation| journal_refused(&violation))
 }
 
 /// How many workflows may wait for each other, each for the next.
-const DEPTH_MAX: u8 = 64;
+const CALL_DEPTH_MAX: u8 = 64;
 
 /// How many wait for this one. The body of a row says so; nobody waits where there is none.
-fn depth(row: &Row) -> u8 {
+fn call_depth(row: &Row) -> u8 {
     row.body.first().copied().unwrap_or(0)
 }
 
-fn invocation(execution: &Execution, number: u32) -> Option<(Name, Payload)> {
-    match execution.invocation(number)? {
+fn scheduled_invocation(execution: &Execution, number: u32) -> Option<(BoundedName, Payload)> {
+    match execution.invocation_event(number)? {
         Event::InvokeScheduled { function_name, input, .. } => Some((function_name.clone(), input.clone())),
         _ => None,
     }
 }
 
 /// What an operation asks for.
-pub(super) fn resolve(core: &Core, active: &Active, number: u32) -> Resolved {
-    match active.execution.invocation(number) {
-        Some(Event::InvokeScheduled { kind: InvokeKind::Http, .. }) => Resolved::Native,
-        Some(Event::InvokeScheduled { function_name, .. }) => core.functions.resolve(active.caller(), function_name),
-        _ => Resolved::Unknown,
+pub(super) fn resolve_invocation(core: &ShardCore, active: &ActiveExecution, number: u32) -> ResolvedFunction {
+    match active.execution.invocation_event(number) {
+        Some(Event::InvokeScheduled { kind: InvokeKind::Http, .. }) => ResolvedFunction::Native,
+        Some(Event::InvokeScheduled { function_name, .. }) => core.functions.resolve_function(active.function_caller(), function_name),
+        _ => ResolvedFunction::Unknown,
     }
 }
 
 /// The attempt as whoever performs it needs it.
-pub(super) fn attempt(core: &Core, active: &Active, id: AttemptId, resolved: Resolved) -> Option<Attempt> {
+pub(super) fn build_attempt(core: &ShardCore, active: &ActiveExecution, id: AttemptId, resolved: ResolvedFunction) -> Option<TaskAttempt> {
     let Some(Event::InvokeScheduled { kind, function_name, input, retry_policy, delivery, .. }) =
-        active.execution.invocation(id.number)
+        active.execution.invocation_event(id.number)
     else {
         return None;
     };
@@ -362,10 +362,10 @@ pub(super) fn attempt(core: &Core, active: &Active, id: AttemptId, resolved: Res
         InvokeKind::Function => &**function_name,
         InvokeKind::Http => &*active.row.function,
     };
-    Some(Attempt {
+    Some(TaskAttempt {
         id,
-        performance: 0,
-        hosts: core.functions.hosts(active.caller(), sender),
+        dispatch_id: 0,
+        hosts: core.functions.allowed_hosts(active.function_caller(), sender),
         kind: *kind,
         resolved,
         function: function_name.clone(),
@@ -377,47 +377,47 @@ pub(super) fn attempt(core: &Core, active: &Active, id: AttemptId, resolved: Res
 }
 
 fn start_child(
-    core: &Core,
-    active: &mut Active,
+    core: &ShardCore,
+    active: &mut ActiveExecution,
     number: u32,
     component_digest: ComponentDigest,
-    function: &Name,
+    function: &BoundedName,
     input: Payload,
     now: Timestamp,
-) -> Result<(), Halt> {
-    let parent = active.id().child(number);
+) -> Result<(), StepBlocked> {
+    let parent = active.id().child_promise(number);
     // The id says which attempt it is: one that failed is not found again by the next.
     let attempt = active.execution.next_attempt(number);
     let key = attempt.to_string();
     let id = ExecutionId::derive(&component_digest, Some(&parent), &key);
-    active.execution.start_attempt(number, Performer::Child(id), now).map_err(|violation| broken(&violation))?;
+    active.execution.start_attempt(number, InvokePerformer::Child(id), now).map_err(|violation| journal_refused(&violation))?;
     let start =
-        Start { component_digest, input, parent: Some(parent), key: Some(key.as_str().into()), signals: Vec::new() };
-    let execution = Execution::start(id, start, now, core.options.limits).map_err(|violation| broken(&violation))?;
-    let (function, body) = (Text::from(&**function), [depth(&active.row) + 1].into());
-    let row = Row { function, component_digest, body, ..row_beside(active, id, now) };
-    active.pending.children.push(Active::new(row, 1, execution, now));
+        ExecutionStart { component_digest, input, parent: Some(parent), key: Some(key.as_str().into()), signals: Vec::new() };
+    let execution = Execution::start(id, start, now, core.options.limits).map_err(|violation| journal_refused(&violation))?;
+    let (function, body) = (SharedText::from(&**function), [call_depth(&active.row) + 1].into());
+    let row = Row { function, component_digest, body, ..sibling_row(active, id, now) };
+    active.pending.children.push(ActiveExecution::new(row, 1, execution, now));
     Ok(())
 }
 
 /// The row of another execution that begins now and belongs to the same owner.
-fn row_beside(active: &Active, execution_id: ExecutionId, now: Timestamp) -> Row {
+fn sibling_row(active: &ActiveExecution, execution_id: ExecutionId, now: Timestamp) -> Row {
     let state = "Running".into();
-    Row { execution_id, start_key: None, state, wake_at: AT_ONCE, created_at: now, ..active.row.clone() }
+    Row { execution_id, start_key: None, state, wake_at: WAKE_NOW, created_at: now, ..active.row.clone() }
 }
 
 /// Everything since the last commit, in one; nothing if there is nothing to record.
-pub(super) fn compose(core: &mut Core, active: &mut Active, now: Timestamp) -> Result<Option<Commit>, Halt> {
-    let mut commit = Commit::new().fence(core.shard, core.epoch);
-    if active.execution.is_over() {
-        end(core, active, now)?;
+pub(super) fn compose_commit(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp) -> Result<Option<Commit>, StepBlocked> {
+    let mut commit = Commit::new().fence_shard(core.shard, core.epoch);
+    if active.execution.is_terminal() {
+        finish_execution(core, active, now)?;
     }
-    let append = append(&mut active.execution)?;
+    let append = take_journal_append(&mut active.execution)?;
     let has_events = append.is_some();
-    active.pending.recorded = append.as_ref().map_or(0..0, |it| it.expected..it.expected + u64::from(it.count));
+    active.pending.recorded = append.as_ref().map_or(0..0, |it| it.expected_length..it.expected_length + u64::from(it.count));
     commit.journals.extend(append);
-    let (state, wake_at) = active.standing();
-    let is_new = active.version == UNSTORED;
+    let (state, wake_at) = active.row_state();
+    let is_new = active.version == VERSION_UNSTORED;
     active.pending.changes_row = is_new || &*active.row.state != state || active.row.wake_at != wake_at;
     if active.pending.changes_row {
         active.row.state = state.into();
@@ -425,51 +425,51 @@ pub(super) fn compose(core: &mut Core, active: &mut Active, now: Timestamp) -> R
         commit = if is_new { commit.insert(&active.row) } else { commit.update(&active.row, active.version) };
     }
     for child in &mut active.pending.children {
-        commit.journals.extend(self::append(&mut child.execution)?);
+        commit.journals.extend(self::take_journal_append(&mut child.execution)?);
         commit = commit.insert(&child.row);
     }
     for task in &mut active.pending.tasks {
-        task.seat(&core.offers, &active.owner, || client::key_from(&mut *core.entropy).into(), now);
+        task.reserve_slot(&core.task_matcher, &active.owner, || client::key_from_entropy(&mut *core.entropy).into(), now);
         commit = commit.insert(&task.row);
     }
     for withdrawn in &active.pending.withdrawn {
-        commit = commit.remove::<Task>(task::key(*withdrawn));
+        commit = commit.delete_if_exists::<TaskRow>(task_row::task_key(*withdrawn));
     }
     for message in &active.pending.sent {
         commit = commit.insert_or_keep(message);
     }
     for (message, version) in &active.pending.consumed {
-        commit = message::take(commit, message, *version);
+        commit = message::consume_message(commit, message, *version);
     }
-    let Pending { attempts, ahead, .. } = &active.pending;
-    commit.is_unhurried =
-        attempts.iter().any(Attempt::reaches_nobody) || ahead.iter().rev().any(|id| core.is_performing(id));
-    let Pending { attempts, consumed, changes_row, .. } = &active.pending;
+    let PendingEffects { attempts, started_early: ahead, .. } = &active.pending;
+    commit.is_background =
+        attempts.iter().any(TaskAttempt::is_side_effect_free) || ahead.iter().rev().any(|id| core.is_performing(id));
+    let PendingEffects { attempts, consumed, changes_row, .. } = &active.pending;
     let is_empty = !has_events && !changes_row && consumed.is_empty() && attempts.is_empty();
     Ok((!is_empty).then_some(commit))
 }
 
-fn append(execution: &mut Execution) -> Result<Option<JournalAppend>, Halt> {
-    let (id, expected) = (execution.id(), execution.taken());
+fn take_journal_append(execution: &mut Execution) -> Result<Option<JournalAppend>, StepBlocked> {
+    let (id, expected) = (execution.id(), execution.taken_count());
     let events = execution.take_events();
     if events.is_empty() {
         return Ok(None);
     }
     let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
-    let records = codec::encode(id, events).map_err(|error| format!("its events cannot be stored: {error}"))?;
-    Ok(Some(JournalAppend { execution: id, expected, count, records: records.into() }))
+    let records = codec::encode_record(id, events).map_err(|error| format!("its events cannot be stored: {error}"))?;
+    Ok(Some(JournalAppend { execution: id, expected_length: expected, count, records: records.into() }))
 }
 
 /// The end of an execution: whoever waits for it is told, its children are asked to stop, its successor starts.
-fn end(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
-    for flight in active.execution.in_flight().collect::<Vec<_>>() {
+fn finish_execution(core: &ShardCore, active: &mut ActiveExecution, now: Timestamp) -> Result<(), StepBlocked> {
+    for flight in active.execution.attempts_in_flight().collect::<Vec<_>>() {
         match flight.performer {
-            Performer::Child(child) => send_cancel(core, active, child, "whoever wanted it is over".into(), now)?,
-            Performer::Worker => active.withdraw(flight),
-            Performer::Owner => {}
+            InvokePerformer::Child(child) => send_cancel(core, active, child, "whoever wanted it is over".into(), now)?,
+            InvokePerformer::Worker => active.withdraw_task(flight),
+            InvokePerformer::Owner => {}
         }
     }
-    if let Some(successor) = active.execution.successor() {
+    if let Some(successor) = active.execution.successor_execution() {
         let Some(Event::ExecutionStarted { component_digest, parent_id, .. }) =
             active.execution.journal().events().first().map(|first| first.event.clone())
         else {
@@ -477,44 +477,44 @@ fn end(core: &Core, active: &mut Active, now: Timestamp) -> Result<(), Halt> {
         };
         // Whose place it takes; a child's key begins with the attempt that it performs.
         let id = active.id();
-        let key = active.parent().map_or_else(|| id.to_string(), |(_, attempt)| format!("{attempt}~{id}"));
-        let key = Some(Text::from(key.as_str()));
+        let key = active.parent_attempt().map_or_else(|| id.to_string(), |(_, attempt)| format!("{attempt}~{id}"));
+        let key = Some(SharedText::from(key.as_str()));
         let start =
-            Start { component_digest, input: successor.input, parent: parent_id, key, signals: successor.signals };
+            ExecutionStart { component_digest, input: successor.input, parent: parent_id, key, signals: successor.signals };
         let execution = Execution::start(successor.execution, start, now, core.options.limits)
-            .map_err(|violation| broken(&violation))?;
-        let row = row_beside(active, successor.execution, now);
-        active.pending.children.push(Active::new(row, 1, execution, now));
-    } else if let (Some((parent, attempt)), Some(result)) = (active.parent(), active.execution.result()) {
-        let message = message::result(&parent, core.shard, attempt, result, now).map_err(|error| error.to_string())?;
+            .map_err(|violation| journal_refused(&violation))?;
+        let row = sibling_row(active, successor.execution, now);
+        active.pending.children.push(ActiveExecution::new(row, 1, execution, now));
+    } else if let (Some((parent, attempt)), Some(result)) = (active.parent_attempt(), active.execution.result()) {
+        let message = message::attempt_result_message(&parent, core.shard, attempt, result, now).map_err(|error| error.to_string())?;
         active.pending.sent.push(message);
     }
     Ok(())
 }
 
 /// The world as an execution sees it during a step.
-struct Surroundings<'a> {
+struct StepWorld<'a> {
     now: Timestamp,
     entropy: &'a mut (dyn FnMut(&mut [u8]) + Send),
-    logs: Vec<(Level, Text)>,
+    logs: Vec<(GuestLogLevel, SharedText)>,
 }
 
-impl<'a> Surroundings<'a> {
-    fn new(core: &'a mut Core, now: Timestamp) -> Self {
+impl<'a> StepWorld<'a> {
+    fn new(core: &'a mut ShardCore, now: Timestamp) -> Self {
         Self { now, entropy: &mut *core.entropy, logs: Vec::new() }
     }
 }
 
-impl World for Surroundings<'_> {
+impl ExecutionEnvironment for StepWorld<'_> {
     fn now(&mut self) -> Timestamp {
         self.now
     }
 
-    fn entropy(&mut self, bytes: &mut [u8]) {
+    fn fill_entropy(&mut self, bytes: &mut [u8]) {
         (self.entropy)(bytes);
     }
 
-    fn log(&mut self, level: Level, message: &str) {
+    fn log_message(&mut self, level: GuestLogLevel, message: &str) {
         self.logs.push((level, message.into()));
     }
 }

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use onward_engine::client::{Client, FunctionInfo, FunctionKind, Scope};
-use onward_engine::node::Code;
-use onward_engine::shard::{Attempt, Entry, Unready};
-use onward_execution::{Guest, Script};
+use onward_engine::client::{EngineClient, FunctionInfo, FunctionKind, Scope};
+use onward_engine::node::ComponentRuntime;
+use onward_engine::shard::{TaskAttempt, GuestEntry, GuestUnavailable};
+use onward_execution::{Guest, ScriptedGuest};
 use onward_journal::{ComponentDigest, ErrorKind, ExecutionError, InvokeResult, Payload, Timestamp};
-use onward_store::memory::Memory;
-use onward_store::{Clock, Policy, Store};
+use onward_store::memory::MemoryStore;
+use onward_store::{StoreClock, StorePolicy, Store};
 use tokio::time::Instant;
 
 /// The virtual time of the runtime, as a store's clock.
 struct Paused(Instant);
 
-impl Clock for Paused {
+impl StoreClock for Paused {
     fn now(&self) -> Timestamp {
         Timestamp::EPOCH.plus_ms(1_000_000 + u64::try_from(self.0.elapsed().as_millis()).unwrap())
     }
@@ -26,24 +26,24 @@ pub(crate) fn json(text: &str) -> Payload {
 }
 
 /// A new store in virtual time.
-pub(crate) fn memory() -> Memory {
-    Memory::new(Policy::default(), Arc::new(Paused(Instant::now())))
+pub(crate) fn memory() -> MemoryStore {
+    MemoryStore::new(StorePolicy::default(), Arc::new(Paused(Instant::now())))
 }
 
 /// Access to a new store, in which these workflows are deployed.
-pub(crate) async fn deployed(functions: &[&str]) -> Client {
+pub(crate) async fn deployed(functions: &[&str]) -> EngineClient {
     deployed_on(Arc::new(memory()), functions).await
 }
 
 /// The same on this store.
-pub(crate) async fn deployed_on(store: Arc<dyn Store>, functions: &[&str]) -> Client {
+pub(crate) async fn deployed_on(store: Arc<dyn Store>, functions: &[&str]) -> EngineClient {
     let scope = Scope {
         tenant: "acme".parse().unwrap(),
         project: "shop".parse().unwrap(),
         environment: "prod".parse().unwrap(),
     };
-    let client = Client::new(store, scope);
-    client.deploy(b"scripts", &workflows(functions), &[]).await.unwrap();
+    let client = EngineClient::new(store, scope);
+    client.deploy_component(b"scripts", &workflows(functions), &[]).await.unwrap();
     client
 }
 
@@ -58,28 +58,28 @@ pub(crate) const BROKEN: &[u8] = b"broken";
 /// Code whose workflows are scripts, made by function and input.
 pub(crate) struct Scripts {
     pub(crate) functions: &'static [&'static str],
-    pub(crate) script: fn(&str, Payload) -> Script,
+    pub(crate) script: fn(&str, Payload) -> ScriptedGuest,
 }
 
 #[async_trait]
-impl Code for Scripts {
-    async fn load(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
+impl ComponentRuntime for Scripts {
+    async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
         if code == BROKEN { Err("it is broken".to_owned()) } else { Ok(workflows(self.functions)) }
     }
 
     fn is_loaded(&self, component: ComponentDigest) -> bool {
-        component != ComponentDigest::of(BROKEN)
+        component != ComponentDigest::from_component(BROKEN)
     }
 
-    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
+    fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable> {
         Ok(Box::new((self.script)(&entry.execution.function, entry.input.clone())))
     }
 
-    async fn task(&self, _: ComponentDigest, _: &Attempt) -> Option<InvokeResult> {
+    async fn perform_task(&self, _: ComponentDigest, _: &TaskAttempt) -> Option<InvokeResult> {
         Some(Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks")))
     }
 
-    async fn http(&self, _: &Attempt) -> InvokeResult {
+    async fn send_http_request(&self, _: &TaskAttempt) -> InvokeResult {
         Err(ExecutionError::new(ErrorKind::UserError, "scripts have no network"))
     }
 }

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_engine::client::{Client, FunctionInfo, Order};
-use onward_engine::node::{Code, Library, Native, Node, Options};
-use onward_engine::shard::{self, Attempt, Entry, Unready};
-use onward_execution::{Answer, Guest, Limits, Script, Turn};
+use onward_engine::client::{EngineClient, FunctionInfo, ExecutionOrder};
+use onward_engine::node::{ComponentRuntime, FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
+use onward_engine::shard::{self, TaskAttempt, GuestEntry, GuestUnavailable};
+use onward_execution::{GuestResponse, Guest, ExecutionLimits, ScriptedGuest, GuestTurn};
 use onward_journal::{
-    ComponentDigest, Delivery, ErrorKind, Event, ExecutionError, ExecutionId, InvokeResult, Payload, RetryPolicy,
+    ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId, InvokeResult, Payload, RetryPolicy,
 };
-use onward_store::tables::{Alert, Message};
-use onward_store::{Records as _, Scan, Store};
+use onward_store::tables::{AlertRow, InboxMessageRow};
+use onward_store::{RecordReader as _, TableScan, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -31,60 +31,60 @@ fn once(timeout_ms: u64) -> Option<Box<RetryPolicy>> {
     }))
 }
 
-fn script(function: &str, input: Payload, made: usize) -> Script {
+fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
     match function {
         // Calls itself, for ever.
-        "deep" => Script::new(|host| async move { host.invoke("deep", json("null")).await }),
-        "slow" => Script::new(|host| async move { host.sleep(3_600_000).await.map(|()| json("1")) }),
-        "hasty" => Script::new(|host| async move {
-            let slow = host.schedule_as("slow", json("null"), once(1_000), Delivery::AtLeastOnce).await?;
-            host.wait(slow).await
+        "deep" => ScriptedGuest::new(|host| async move { host.invoke_function("deep", json("null")).await }),
+        "slow" => ScriptedGuest::new(|host| async move { host.sleep(3_600_000).await.map(|()| json("1")) }),
+        "hasty" => ScriptedGuest::new(|host| async move {
+            let slow = host.schedule_with_policy("slow", json("null"), once(1_000), DeliveryGuarantee::AtLeastOnce).await?;
+            host.await_promise(slow).await
         }),
         // A task that may be repeated by policy, and must not be once it has begun.
-        "sole" => Script::new(|host| async move {
+        "sole" => ScriptedGuest::new(|host| async move {
             let policy = RetryPolicy { timeout_ms: Some(1_000), ..RetryPolicy::default() };
             let name = input.as_str().trim_matches('"').to_owned();
-            let task = host.schedule_as(&name, json("null"), Some(Box::new(policy)), Delivery::AtMostOnce).await?;
-            host.wait(task).await
+            let task = host.schedule_with_policy(&name, json("null"), Some(Box::new(policy)), DeliveryGuarantee::AtMostOnce).await?;
+            host.await_promise(task).await
         }),
         // Counts signals, and continues as new after each.
-        "counter" => Script::new(move |host| async move {
+        "counter" => ScriptedGuest::new(move |host| async move {
             let count: u32 = input.as_str().parse().unwrap();
-            let last = host.signal("tick", None).await?.unwrap();
+            let last = host.await_signal("tick", None).await?.unwrap();
             if last == json("\"stop\"") {
                 return Ok(json(&count.to_string()));
             }
             host.continue_as_new(json(&(count + 1).to_string())).await?;
             Ok(json("null"))
         }),
-        "guardian" => Script::new(|host| async move { host.invoke("counter", json("0")).await }),
+        "guardian" => ScriptedGuest::new(|host| async move { host.invoke_function("counter", json("0")).await }),
         // Asks for more at once than one commit takes.
-        "wide" => Script::new(|host| async move {
+        "wide" => ScriptedGuest::new(|host| async move {
             let large = json(&format!("\"{}\"", "x".repeat(1_000_000)));
             let mut tasks = Vec::new();
             for _ in 0..20 {
-                tasks.push(host.schedule("work", large.clone()).await?);
+                tasks.push(host.schedule_function("work", large.clone()).await?);
             }
-            let done = host.all(&tasks).await?;
+            let done = host.await_all(&tasks).await?;
             Ok(json(&done.into_iter().filter(Result::is_ok).count().to_string()))
         }),
         // Draws until its journal is full, and continues as new.
-        "tireless" => Script::new(move |host| async move {
+        "tireless" => ScriptedGuest::new(move |host| async move {
             if input == json("1") {
                 return Ok(json("\"done\""));
             }
-            while host.random(1).await.is_ok() {}
+            while host.random_bytes(1).await.is_ok() {}
             host.continue_as_new(json("1")).await.map(|()| json("null"))
         }),
-        "busy" => Script::new(|host| async move { host.invoke("work", json("1")).await }),
+        "busy" => ScriptedGuest::new(|host| async move { host.invoke_function("work", json("1")).await }),
         // Asks for something else each time it is made.
-        "fickle" => Script::new(move |host| async move {
+        "fickle" => ScriptedGuest::new(move |host| async move {
             if made == 0 {
                 host.sleep(60_000).await?
             } else {
-                drop(host.random(4).await?)
+                drop(host.random_bytes(4).await?)
             }
-            host.signal("go", None).await?;
+            host.await_signal("go", None).await?;
             Ok(json("null"))
         }),
         other => panic!("{other}"),
@@ -99,13 +99,13 @@ struct Crowded {
 
 /// A guest that takes room for as long as it is there.
 struct Roomy {
-    script: Script,
+    script: ScriptedGuest,
     room: Arc<AtomicUsize>,
 }
 
 impl Guest for Roomy {
-    fn turn(&mut self, answer: Option<Answer>) -> Turn {
-        self.script.turn(answer)
+    fn resume_guest(&mut self, answer: Option<GuestResponse>) -> GuestTurn {
+        self.script.resume_guest(answer)
     }
 }
 
@@ -116,8 +116,8 @@ impl Drop for Roomy {
 }
 
 #[async_trait]
-impl Code for Crowded {
-    async fn load(&self, _: &[u8]) -> Result<Vec<FunctionInfo>, String> {
+impl ComponentRuntime for Crowded {
+    async fn load_component(&self, _: &[u8]) -> Result<Vec<FunctionInfo>, String> {
         Ok(workflows(FUNCTIONS))
     }
 
@@ -125,9 +125,9 @@ impl Code for Crowded {
         true
     }
 
-    fn guest(&self, entry: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
-        if self.room() == 0 {
-            return Err(Unready::Room);
+    fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable> {
+        if self.guest_capacity() == 0 {
+            return Err(GuestUnavailable::NoCapacity);
         }
         self.room.fetch_sub(1, Ordering::SeqCst);
         let made = self.made.fetch_add(1, Ordering::SeqCst);
@@ -135,22 +135,22 @@ impl Code for Crowded {
         Ok(Box::new(Roomy { script, room: Arc::clone(&self.room) }))
     }
 
-    fn room(&self) -> usize {
+    fn guest_capacity(&self) -> usize {
         self.room.load(Ordering::SeqCst)
     }
 
-    async fn task(&self, _: ComponentDigest, _: &Attempt) -> Option<InvokeResult> {
+    async fn perform_task(&self, _: ComponentDigest, _: &TaskAttempt) -> Option<InvokeResult> {
         Some(Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks")))
     }
 
-    async fn http(&self, _: &Attempt) -> InvokeResult {
+    async fn send_http_request(&self, _: &TaskAttempt) -> InvokeResult {
         Err(ExecutionError::new(ErrorKind::UserError, "scripts have no network"))
     }
 }
 
 struct World {
     store: Arc<dyn Store>,
-    client: Client,
+    client: EngineClient,
     stop: watch::Sender<bool>,
     node: JoinHandle<Result<(), onward_store::Error>>,
     /// How often a task that comes to nothing was begun.
@@ -161,54 +161,54 @@ impl World {
     async fn new(room: usize) -> Self {
         let client = deployed(FUNCTIONS).await;
         let store = Arc::clone(client.store());
-        let native = Native::default().task("work", |attempt: Attempt| async move {
+        let native = NativeTaskRegistry::default().with_task("work", |attempt: TaskAttempt| async move {
             tokio::time::sleep(Duration::from_millis(300)).await;
             Ok(attempt.input)
         });
         let begun: Arc<AtomicUsize> = Arc::default();
         let (endless, broken) = (Arc::clone(&begun), Arc::clone(&begun));
-        let native = native.task("endless", move |_| {
+        let native = native.with_task("endless", move |_| {
             endless.fetch_add(1, Ordering::SeqCst);
             std::future::pending()
         });
-        let native = native.task("broken", move |_| {
+        let native = native.with_task("broken", move |_| {
             broken.fetch_add(1, Ordering::SeqCst);
             async { panic!("it is broken") }
         });
         let code = Crowded { room: Arc::new(AtomicUsize::new(room)), made: AtomicUsize::new(0) };
-        let library = Library::new(Arc::new(code), native);
-        let limits = Limits { events_max: 100, ..Limits::default() };
-        let shard = shard::Options { limits, ..shard::Options::default() };
-        let options = Options { loading_max: 4, shard, ..Options::default() };
+        let library = FunctionRegistry::new(Arc::new(code), native);
+        let limits = ExecutionLimits { events_max: 100, ..ExecutionLimits::default() };
+        let shard = shard::ShardOptions { limits, ..shard::ShardOptions::default() };
+        let options = NodeOptions { loading_max: 4, shard, ..NodeOptions::default() };
         let node = Arc::new(Node::new(Arc::clone(&store), library, options));
-        let client = client.beside(&node);
+        let client = client.with_local_node(&node);
         let (stop, stopped) = watch::channel(false);
         let node = tokio::spawn(node.run(stopped));
         Self { store, client, stop, node, begun }
     }
 
     async fn start(&self, function: &str, input: &str) -> ExecutionId {
-        self.client.start(function, json(input), None).await.unwrap().execution
+        self.client.start_execution(function, json(input), None).await.unwrap().execution
     }
 
     async fn result(&self, id: ExecutionId) -> InvokeResult {
         for _ in 0..10_000 {
-            if let Some(result) = self.client.result(id).await.unwrap() {
+            if let Some(result) = self.client.execution_result(id).await.unwrap() {
                 return result;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("it never ends: {:?}", self.client.journal(id).await.unwrap().last());
+        panic!("it never ends: {:?}", self.client.read_journal(id).await.unwrap().last());
     }
 
     async fn tick(&self, to: ExecutionId, text: &str, key: Option<&str>) {
-        self.client.signal(to, "tick".parse().unwrap(), json(text), key).await.unwrap();
+        self.client.send_signal(to, "tick".parse().unwrap(), json(text), key).await.unwrap();
     }
 
     /// Until nothing waits to be taken any more.
     async fn settled(&self) {
         for _ in 0..1_000 {
-            let waiting: Vec<(Message, u64)> = self.store.list(Scan::all::<Message>()).await.unwrap();
+            let waiting: Vec<(InboxMessageRow, u64)> = self.store.list_records(TableScan::all_rows::<InboxMessageRow>()).await.unwrap();
             if waiting.iter().all(|(message, _)| message.body.is_empty()) {
                 return;
             }
@@ -223,9 +223,9 @@ async fn a_child_that_takes_too_long_is_not_waited_for() {
     let world = World::new(100).await;
     let id = world.start("hasty", "null").await;
     assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Timeout);
-    let events = world.client.journal(id).await.unwrap();
+    let events = world.client.read_journal(id).await.unwrap();
     let child = events.iter().find_map(|it| match it.event {
-        Event::InvokeStarted { performer, .. } => performer.child(),
+        Event::InvokeStarted { performer, .. } => performer.child_execution(),
         _ => None,
     });
     assert_eq!(world.result(child.unwrap()).await.unwrap_err().kind, ErrorKind::Cancelled);
@@ -247,7 +247,7 @@ async fn workflows_that_wait_for_each_other_come_to_an_end() {
     let world = World::new(1_000).await;
     let id = world.start("deep", "null").await;
     assert_eq!(world.result(id).await.unwrap_err().kind.as_str(), "too_deep");
-    let executions = world.client.executions(Order::Oldest, None, 1_000).await.unwrap();
+    let executions = world.client.list_executions(ExecutionOrder::Oldest, None, 1_000).await.unwrap();
     assert_eq!(executions.len(), 65, "64 wait for one each");
 }
 
@@ -273,11 +273,11 @@ async fn cancellation_finds_the_successor_of_a_child() {
     let world = World::new(100).await;
     let id = world.start("guardian", "null").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let executions = world.client.executions(Order::Oldest, None, 10).await.unwrap();
+    let executions = world.client.list_executions(ExecutionOrder::Oldest, None, 10).await.unwrap();
     let child = executions.iter().find(|row| &*row.function == "counter").unwrap().execution_id;
     world.tick(child, "1", None).await;
     world.settled().await;
-    world.client.cancel(id, "enough").await.unwrap();
+    world.client.request_cancel(id, "enough").await.unwrap();
     assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
     assert_eq!(world.result(child).await.unwrap_err().kind, ErrorKind::Cancelled);
 }
@@ -325,12 +325,12 @@ async fn an_execution_that_cannot_go_on_raises_one_alert() {
     let id = world.start("fickle", "null").await;
     // It is put aside while it sleeps, and does something else when it is made again.
     tokio::time::sleep(Duration::from_secs(120)).await;
-    world.client.signal(id, "go".parse().unwrap(), json("1"), None).await.unwrap();
+    world.client.send_signal(id, "go".parse().unwrap(), json("1"), None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(120)).await;
-    let alerts: Vec<(Alert, u64)> = world.store.list(Scan::all::<Alert>()).await.unwrap();
+    let alerts: Vec<(AlertRow, u64)> = world.store.list_records(TableScan::all_rows::<AlertRow>()).await.unwrap();
     let alerts: Vec<_> = alerts.iter().map(|(alert, _)| (&*alert.code, &*alert.subject)).collect();
     assert_eq!(alerts, [("EXECUTION_STUCK", &*id.to_string())]);
-    let waiting: Vec<(Message, u64)> = world.store.list(Scan::all::<Message>()).await.unwrap();
+    let waiting: Vec<(InboxMessageRow, u64)> = world.store.list_records(TableScan::all_rows::<InboxMessageRow>()).await.unwrap();
     assert_eq!(waiting.len(), 1, "the signal is kept until the execution can take it");
 }
 
@@ -344,11 +344,11 @@ async fn what_a_step_asks_for_is_stored_in_pieces() {
     for _ in 0..20 {
         world.tick(id, &format!("\"{}\"", "x".repeat(1_000_000)), None).await;
     }
-    world.client.cancel(id, "enough").await.unwrap();
+    world.client.request_cancel(id, "enough").await.unwrap();
     assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
     let too_large = json(&format!("\"{}\"", "x".repeat(2_000_000)));
-    let refused = world.client.signal(id, "tick".parse().unwrap(), too_large, None).await.unwrap_err();
-    assert!(matches!(refused, onward_engine::client::Refused::TooLarge { .. }), "{refused}");
+    let refused = world.client.send_signal(id, "tick".parse().unwrap(), too_large, None).await.unwrap_err();
+    assert!(matches!(refused, onward_engine::client::ClientError::PayloadTooLarge { .. }), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,7 +359,7 @@ async fn the_key_of_a_signal_is_nobody_elses() {
         world.tick(id, "1", Some(key)).await;
     }
     world.settled().await;
-    world.client.cancel(id, "enough").await.unwrap();
+    world.client.request_cancel(id, "enough").await.unwrap();
     assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
 }
 
@@ -368,15 +368,15 @@ async fn messages_that_have_to_wait_hide_nobody() {
     let world = World::new(100).await;
     let stuck = world.start("fickle", "null").await;
     tokio::time::sleep(Duration::from_secs(120)).await;
-    let shard = world.client.execution(stuck).await.unwrap().unwrap().shard;
+    let shard = world.client.find_execution(stuck).await.unwrap().unwrap().shard;
     let neighbour = loop {
         let id = world.start("counter", "0").await;
-        if world.client.execution(id).await.unwrap().unwrap().shard == shard {
+        if world.client.find_execution(id).await.unwrap().unwrap().shard == shard {
             break id;
         }
     };
     for _ in 0..1_100 {
-        world.client.signal(stuck, "go".parse().unwrap(), json("1"), None).await.unwrap();
+        world.client.send_signal(stuck, "go".parse().unwrap(), json("1"), None).await.unwrap();
     }
     world.tick(neighbour, "\"stop\"", None).await;
     assert_eq!(world.result(neighbour).await, Ok(json("0")));
@@ -387,5 +387,5 @@ async fn who_has_filled_a_journal_can_continue_in_another() {
     let world = World::new(100).await;
     let id = world.start("tireless", "0").await;
     assert_eq!(world.result(id).await, Ok(json("\"done\"")));
-    assert_eq!(world.client.journal(id).await.unwrap().len(), 101, "a hundred events, and the end");
+    assert_eq!(world.client.read_journal(id).await.unwrap().len(), 101, "a hundred events, and the end");
 }

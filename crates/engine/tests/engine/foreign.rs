@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
-use onward_store::memory::Memory;
+use onward_store::memory::MemoryStore;
 use onward_store::{
-    Admitted, Clock as _, Error, JournalChunk, Key, ManualClock, Page, Policy, Purge, Reader, Receipt, RunHead, Scan,
-    Store, Stored, Table,
+    AdmittedCommit, StoreClock as _, Error, JournalChunk, RowKey, ManualClock, RunEventQuery, StorePolicy, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan,
+    Store, StoredRow, TableSchema,
 };
 
 pub(crate) struct Foreign {
-    inner: Memory,
+    inner: MemoryStore,
     pub(crate) clock: Arc<ManualClock>,
     hidden: Mutex<BTreeSet<(RunId, u64)>>,
     altered: Mutex<Vec<RunEventRecord>>,
@@ -28,7 +28,7 @@ pub(crate) struct Foreign {
 impl Foreign {
     pub(crate) fn new() -> Arc<Self> {
         let clock = Arc::new(ManualClock::new(Timestamp::EPOCH.plus_ms(1_000_000)));
-        let inner = Memory::new(Policy::default(), clock.clone());
+        let inner = MemoryStore::new(StorePolicy::default(), clock.clone());
         Arc::new(Self {
             inner,
             clock,
@@ -75,35 +75,35 @@ impl Foreign {
 
 #[async_trait]
 impl Store for Foreign {
-    fn policy(&self) -> &Policy {
+    fn policy(&self) -> &StorePolicy {
         self.inner.policy()
     }
 
-    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+    async fn apply_commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
         let nth = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
         if nth == self.failing.load(Ordering::SeqCst) {
             return Err(Error::Unavailable("as the test wants it".to_owned()));
         }
-        self.inner.apply(commit).await
+        self.inner.apply_commit(commit).await
     }
 
-    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
-        self.inner.row(table, key).await
+    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+        self.inner.read_row(table, key).await
     }
 
-    async fn count(&self, scan: Scan) -> Result<u64, Error> {
-        self.inner.count(scan).await
+    async fn count_rows(&self, scan: TableScan) -> Result<u64, Error> {
+        self.inner.count_rows(scan).await
     }
 
-    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
-        self.inner.rows(scan).await
+    async fn scan_rows(&self, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        self.inner.scan_rows(scan).await
     }
 
-    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
-        self.inner.journal(execution, from, limit).await
+    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+        self.inner.read_journal(execution, from, limit).await
     }
 
-    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
+    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
         // A real store takes its time, and others get theirs.
         tokio::task::yield_now().await;
         self.reads.fetch_add(1, Ordering::SeqCst);
@@ -113,26 +113,26 @@ impl Store for Foreign {
         if let Some(log) = self.shown.lock().unwrap().take() {
             return Ok(log);
         }
-        let mut events = self.inner.run_events(run, Page { limit: 1_000, ..page }).await?;
+        let mut events = self.inner.read_run_events(run, RunEventQuery { limit: 1_000, ..page }).await?;
         for altered in &*self.altered.lock().unwrap() {
             let is_it =
                 |it: &&mut RunEventRecord| it.event.run_id == altered.event.run_id && it.run_seq == altered.run_seq;
             events.iter_mut().filter(is_it).for_each(|it| *it = altered.clone());
         }
         let hidden = self.hidden.lock().unwrap();
-        let is_there = |event: &RunEventRecord| !hidden.contains(&(run.clone(), event.run_seq.get()));
+        let is_there = |event: &RunEventRecord| !hidden.contains(&(run.clone(), event.run_seq.as_u64()));
         Ok(events.into_iter().filter(is_there).take(page.limit).collect())
     }
 
-    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
-        self.inner.run(run).await
+    async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        self.inner.read_run_head(run).await
     }
 
-    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
-        self.inner.runs(behind, after, limit).await
+    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        self.inner.list_run_heads(behind, after, limit).await
     }
 
-    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
+    async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {
         self.inner.purge(purge).await
     }
 

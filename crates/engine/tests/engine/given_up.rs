@@ -1,45 +1,45 @@
 //! A task that its own step has given up: the end is durable together with the start, and nothing is performed after it.
 
-use onward_engine::shard::{Action, Caller, Entry, Functions, Hosts, Resolved, Unready};
-use onward_execution::{Guest, Script};
-use onward_journal::{Delivery, RetryPolicy};
+use onward_engine::shard::{ShardAction, FunctionCaller, GuestEntry, FunctionResolver, AllowedHosts, ResolvedFunction, GuestUnavailable};
+use onward_execution::{Guest, ScriptedGuest};
+use onward_journal::{DeliveryGuarantee, RetryPolicy};
 
 use crate::alone::{Alone, attempts, commits, digest};
 use crate::code::json;
 
 /// One function is there, the other is not.
-struct Half(Hosts);
+struct Half(AllowedHosts);
 
-impl Functions for Half {
-    fn guest(&self, _: &Entry<'_>) -> Result<Box<dyn Guest>, Unready> {
-        Ok(Box::new(Script::new(|host| async move {
+impl FunctionResolver for Half {
+    fn create_guest(&self, _: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable> {
+        Ok(Box::new(ScriptedGuest::new(|host| async move {
             let once = RetryPolicy { max_attempts: std::num::NonZeroU32::new(1), ..RetryPolicy::default() };
-            let set = host.join_set().await?;
+            let set = host.create_join_set().await?;
             for (function, retry) in [("task", None), ("nothing", Some(Box::new(once)))] {
-                let promise = host.schedule_as(function, json("1"), retry, Delivery::AtLeastOnce).await?;
-                host.submit(set, promise).await?;
+                let promise = host.schedule_with_policy(function, json("1"), retry, DeliveryGuarantee::AtLeastOnce).await?;
+                host.submit_to_join_set(set, promise).await?;
             }
-            host.next(set, None).await?;
+            host.next_result(set, None).await?;
             Ok(json("\"over\""))
         })))
     }
 
-    fn resolve(&self, _: Caller<'_>, function: &str) -> Resolved {
-        if function == "task" { Resolved::Task(digest()) } else { Resolved::Unknown }
+    fn resolve_function(&self, _: FunctionCaller<'_>, function: &str) -> ResolvedFunction {
+        if function == "task" { ResolvedFunction::Task(digest()) } else { ResolvedFunction::Unknown }
     }
 
-    fn hosts(&self, _: Caller<'_>, _: &str) -> Hosts {
+    fn allowed_hosts(&self, _: FunctionCaller<'_>, _: &str) -> AllowedHosts {
         self.0.clone()
     }
 }
 
 #[test]
 fn what_a_step_starts_and_gives_up_is_not_performed() {
-    for hosts in [Hosts::from([]), Hosts::from(["example.org".into()])] {
+    for hosts in [AllowedHosts::from([]), AllowedHosts::from(["example.org".into()])] {
         let (mut alone, begun) = Alone::begin(Half(hosts));
         assert!(attempts(&begun).is_empty(), "{begun:?}");
         let actions = alone.committed(commits(&begun)[0].0);
-        assert!(actions.iter().any(|it| matches!(it, Action::Over { .. })), "{actions:?}");
+        assert!(actions.iter().any(|it| matches!(it, ShardAction::ExecutionOver { .. })), "{actions:?}");
         assert!(attempts(&actions).is_empty(), "{actions:?}");
     }
 }

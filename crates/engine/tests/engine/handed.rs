@@ -4,15 +4,15 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_engine::client::{Client, Refused};
-use onward_engine::node::{Library, Native, Node, Options};
-use onward_engine::offers::{Offers, Waiting};
-use onward_engine::shard::{Action, AttemptId};
-use onward_engine::work::{Claim, Held};
-use onward_execution::Script;
-use onward_journal::{Payload, Text};
-use onward_store::tables::Task;
-use onward_store::{Change, Commit, Error, Record as _};
+use onward_engine::client::{EngineClient, ClientError};
+use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
+use onward_engine::task_matcher::{TaskMatcher, TaskWait};
+use onward_engine::shard::{ShardAction, AttemptId};
+use onward_engine::task_queue::{ClaimRequest, LeasedTask};
+use onward_execution::ScriptedGuest;
+use onward_journal::{Payload, SharedText};
+use onward_store::tables::TaskRow;
+use onward_store::{RowChange, Commit, Error, TableRecord as _};
 use tokio::sync::watch;
 
 use crate::ahead::Chain;
@@ -20,29 +20,29 @@ use crate::alone::{Alone, commits, events};
 use crate::code::{Scripts, deployed_on, json};
 use crate::watched::Watched;
 
-fn claim(function: &str) -> Claim {
-    Claim { worker: "anna".into(), functions: vec![function.into()], most: 1, lease_ms: 60_000 }
+fn claim(function: &str) -> ClaimRequest {
+    ClaimRequest { worker: "anna".into(), functions: vec![function.into()], max_tasks: 1, lease_ms: 60_000 }
 }
 
 /// Somebody who waits for a task of the chain.
-fn anna(offers: &Offers) -> Waiting {
-    let waiting = offers.wait(&Text::from("acme|shop|prod"), &claim("task"));
-    waiting.open(1);
+fn anna(offers: &TaskMatcher) -> TaskWait {
+    let waiting = offers.register_waiter(&SharedText::from("acme|shop|prod"), &claim("task"));
+    waiting.set_capacity(1);
     waiting
 }
 
 /// Hands over what is to be handed over.
-fn give(actions: Vec<Action>) -> usize {
+fn give(actions: Vec<ShardAction>) -> usize {
     let gives = actions.into_iter().filter_map(|action| match action {
-        Action::Give { seat, held } => Some(seat.give(*held)),
+        ShardAction::DeliverTask { slot: seat, task: held } => Some(seat.deliver_task(*held)),
         _ => None,
     });
     gives.map(Result::unwrap).count()
 }
 
-fn reported(actions: &[Action]) -> Vec<(u32, bool)> {
+fn reported(actions: &[ShardAction]) -> Vec<(u32, bool)> {
     let reported = actions.iter().filter_map(|action| match action {
-        Action::Reported { attempt, is_taken } => Some((attempt.number, *is_taken)),
+        ShardAction::WorkerResultSettled { attempt, is_recorded: is_taken } => Some((attempt.number, *is_taken)),
         _ => None,
     });
     reported.collect()
@@ -50,21 +50,21 @@ fn reported(actions: &[Action]) -> Vec<(u32, bool)> {
 
 /// How many tasks a commit stores, and how many it takes away.
 fn tasks(commit: &Commit) -> (usize, usize) {
-    let is_stored = |change: &&Change| matches!(change, Change::Insert { table, .. } if table.name == Task::TABLE.name);
-    let is_gone = |change: &&Change| matches!(change, Change::Remove { table, .. } if table.name == Task::TABLE.name);
+    let is_stored = |change: &&RowChange| matches!(change, RowChange::Insert { table, .. } if table.name == TaskRow::TABLE.name);
+    let is_gone = |change: &&RowChange| matches!(change, RowChange::DeleteIfExists { table, .. } if table.name == TaskRow::TABLE.name);
     (commit.changes.iter().filter(is_stored).count(), commit.changes.iter().filter(is_gone).count())
 }
 
 #[test]
 fn a_step_of_a_worker_is_one_commit() {
-    let offers: Arc<Offers> = Arc::default();
+    let offers: Arc<TaskMatcher> = Arc::default();
     let waiting = anna(&offers);
     let (mut alone, begun) = Alone::begin_with(Chain::far(2), Arc::clone(&offers));
     let (first, commit) = commits(&begun)[0];
     assert_eq!(tasks(commit), (1, 0));
-    assert_eq!((give(begun), waiting.take()), (0, vec![]), "nobody has what is not durable");
+    assert_eq!((give(begun), waiting.take_delivered()), (0, vec![]), "nobody has what is not durable");
     assert_eq!(give(alone.committed(first)), 1);
-    let held: Vec<Held> = waiting.take();
+    let held: Vec<LeasedTask> = waiting.take_delivered();
 
     let _waiting = anna(&offers);
     let actions = alone.reported(held[0].id);
@@ -92,33 +92,33 @@ fn a_task_whose_commit_may_be_stored_is_taken_back() {
         (Error::OutcomeUnknown("nothing was heard of it".to_owned()), true),
         (Error::Unavailable("it is away".to_owned()), false),
     ] {
-        let offers: Arc<Offers> = Arc::default();
+        let offers: Arc<TaskMatcher> = Arc::default();
         let waiting = anna(&offers);
         let (mut alone, begun) = Alone::begin_with(Chain::far(1), Arc::clone(&offers));
         let actions = alone.failed(commits(&begun)[0].0, error);
-        let is_taken_back = |action: &Action| matches!(action, Action::TakeBack(claims) if claims.len() == 1);
+        let is_taken_back = |action: &ShardAction| matches!(action, ShardAction::ReclaimTasks(claims) if claims.len() == 1);
         assert_eq!(actions.iter().any(is_taken_back), is_stored, "{actions:?}");
-        assert_eq!((give(actions), waiting.take()), (0, vec![]));
+        assert_eq!((give(actions), waiting.take_delivered()), (0, vec![]));
     }
 }
 
 /// A chain of tasks that workers perform.
-fn chain(_: &str, input: Payload) -> Script {
-    Script::new(|host| async move {
+fn chain(_: &str, input: Payload) -> ScriptedGuest {
+    ScriptedGuest::new(|host| async move {
         for step in 0..input.as_str().parse::<u32>().unwrap() {
-            host.invoke("task", json(&step.to_string())).await?;
+            host.invoke_function("task", json(&step.to_string())).await?;
         }
         Ok(json("\"over\""))
     })
 }
 
 /// A node, and access to it from its own process.
-async fn node(store: &Arc<Watched>) -> (Client, watch::Sender<bool>) {
+async fn node(store: &Arc<Watched>) -> (EngineClient, watch::Sender<bool>) {
     let client = deployed_on(Arc::clone(store) as Arc<_>, &["chain"]).await;
     let scripts = Scripts { functions: &["chain"], script: chain };
-    let library = Library::new(Arc::new(scripts), Native::default()).with_workers();
-    let node = Arc::new(Node::new(Arc::clone(client.store()), library, Options::default()));
-    let client = client.beside(&node);
+    let library = FunctionRegistry::new(Arc::new(scripts), NativeTaskRegistry::default()).with_workers();
+    let node = Arc::new(Node::new(Arc::clone(client.store()), library, NodeOptions::default()));
+    let client = client.with_local_node(&node);
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(node.run(stopped));
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -133,16 +133,16 @@ async fn a_worker_that_goes_on_with_what_follows_costs_one_commit_for_each_task(
     let worker = client.clone();
     tokio::spawn(async move {
         loop {
-            let mut next = worker.claim(&claim("task"), Duration::from_secs(60), pending()).await.unwrap().pop();
+            let mut next = worker.claim_tasks(&claim("task"), Duration::from_secs(60), pending()).await.unwrap().pop();
             while let Some(held) = next {
-                next = worker.end_and_claim(held.id, &held.claim, Ok(json("1")), &claim("task")).await.unwrap();
+                next = worker.complete_task_and_claim_next(held.id, &held.claim_token, Ok(json("1")), &claim("task")).await.unwrap();
             }
         }
     });
     tokio::time::sleep(Duration::from_millis(50)).await;
     store.counts();
-    let id = client.start("chain", json(&STEPS.to_string()), None).await.unwrap().execution;
-    assert_eq!(client.outcome(id).await.unwrap(), Ok(json("\"over\"")));
+    let id = client.start_execution("chain", json(&STEPS.to_string()), None).await.unwrap().execution;
+    assert_eq!(client.wait_for_result(id).await.unwrap(), Ok(json("\"over\"")));
     let (_, writes) = store.counts();
     // And a few that would be there without it: leases, who asks for what.
     assert!((STEPS..STEPS + 10).contains(&writes), "{writes}");
@@ -153,28 +153,28 @@ async fn a_task_that_its_worker_did_not_hear_of_goes_to_the_next_soon() {
     let store = Arc::new(Watched::new());
     let (client, _stop) = node(&store).await;
     let asker = client.clone();
-    let first = tokio::spawn(async move { asker.claim(&claim("task"), Duration::from_secs(60), pending()).await });
+    let first = tokio::spawn(async move { asker.claim_tasks(&claim("task"), Duration::from_secs(60), pending()).await });
     tokio::time::sleep(Duration::from_millis(10)).await;
     store.fall_silent();
-    let started = client.start("chain", json("1"), Some("k")).await;
+    let started = client.start_execution("chain", json("1"), Some("k")).await;
     assert!(started.is_err(), "{started:?}");
     // Long before the lease has run out.
     let mut held = tokio::time::timeout(Duration::from_secs(5), first).await.unwrap().unwrap().unwrap();
     let held = held.remove(0);
-    client.end_task(held.id, &held.claim, Ok(json("1"))).await.unwrap();
-    assert_eq!(client.outcome(held.id.execution).await.unwrap(), Ok(json("\"over\"")));
+    client.complete_task(held.id, &held.claim_token, Ok(json("1"))).await.unwrap();
+    assert_eq!(client.wait_for_result(held.id.execution).await.unwrap(), Ok(json("\"over\"")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_ends_what_it_does_not_hold_gets_nothing() {
     let store = Arc::new(Watched::new());
     let (client, _stop) = node(&store).await;
-    client.start("chain", json("1"), None).await.unwrap();
-    let held = client.claim(&claim("task"), Duration::from_secs(5), pending()).await.unwrap().remove(0);
-    client.start("chain", json("1"), Some("other")).await.unwrap();
-    let refused = client.end_and_claim(held.id, "guessed", Ok(json("1")), &claim("task")).await;
-    assert!(matches!(refused, Err(Refused::LeaseLost)), "{refused:?}");
-    let waiting = client.tasks(None, 10).await.unwrap();
+    client.start_execution("chain", json("1"), None).await.unwrap();
+    let held = client.claim_tasks(&claim("task"), Duration::from_secs(5), pending()).await.unwrap().remove(0);
+    client.start_execution("chain", json("1"), Some("other")).await.unwrap();
+    let refused = client.complete_task_and_claim_next(held.id, "guessed", Ok(json("1")), &claim("task")).await;
+    assert!(matches!(refused, Err(ClientError::LeaseLost)), "{refused:?}");
+    let waiting = client.list_tasks(None, 10).await.unwrap();
     let states: Vec<&str> = waiting.iter().map(|task| &*task.state).collect();
     assert_eq!(states, ["claimed", "queued"]);
 }

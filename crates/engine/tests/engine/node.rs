@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use onward_engine::client::{Client, Refused};
-use onward_engine::node::{Library, Native, Node, Options};
-use onward_engine::shard::Attempt;
-use onward_execution::{Script, Taken};
+use onward_engine::client::{EngineClient, ClientError};
+use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
+use onward_engine::shard::TaskAttempt;
+use onward_execution::{ScriptedGuest, JoinSetNext};
 use onward_journal::{ErrorKind, ExecutionId, InvokeResult, Payload};
-use onward_store::tables::Message;
-use onward_store::{Records as _, Scan};
+use onward_store::tables::InboxMessageRow;
+use onward_store::{RecordReader as _, TableScan};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -17,38 +17,38 @@ use crate::code::{BROKEN, Scripts, deployed, json, workflows};
 
 const FUNCTIONS: &[&str] = &["chain", "parent", "patient", "lost"];
 
-fn script(function: &str, input: Payload) -> Script {
+fn script(function: &str, input: Payload) -> ScriptedGuest {
     match function {
-        "chain" => Script::new(|host| async move {
+        "chain" => ScriptedGuest::new(|host| async move {
             for _ in 0..input.as_str().parse::<u32>().unwrap() {
-                host.invoke("count", json("1")).await?;
+                host.invoke_function("count", json("1")).await?;
             }
             Ok(input)
         }),
-        "parent" => Script::new(|host| async move {
-            let set = host.join_set().await?;
+        "parent" => ScriptedGuest::new(|host| async move {
+            let set = host.create_join_set().await?;
             for _ in 0..3 {
-                let child = host.schedule("chain", json("2")).await?;
-                host.submit(set, child).await?;
+                let child = host.schedule_function("chain", json("2")).await?;
+                host.submit_to_join_set(set, child).await?;
             }
             let mut sum = 0;
-            while let Taken::Result(_, result) = host.next(set, None).await? {
+            while let JoinSetNext::Result(_, result) = host.next_result(set, None).await? {
                 sum += result?.as_str().parse::<u32>().unwrap();
             }
             Ok(json(&sum.to_string()))
         }),
-        "patient" => Script::new(|host| async move {
+        "patient" => ScriptedGuest::new(|host| async move {
             host.sleep(3_600_000).await?;
-            Ok(host.signal("go", None).await?.unwrap())
+            Ok(host.await_signal("go", None).await?.unwrap())
         }),
-        "lost" => Script::new(|host| async move { host.invoke("nowhere", json("1")).await }),
+        "lost" => ScriptedGuest::new(|host| async move { host.invoke_function("nowhere", json("1")).await }),
         other => panic!("{other}"),
     }
 }
 
 /// A store, and how often its task was performed.
 struct World {
-    client: Client,
+    client: EngineClient,
     counted: Arc<AtomicU32>,
 }
 
@@ -67,29 +67,29 @@ impl World {
     /// A node that does not work yet.
     fn idle(&self) -> Arc<Node> {
         let counted = Arc::clone(&self.counted);
-        let native = Native::default().task("count", move |attempt: Attempt| {
+        let native = NativeTaskRegistry::default().with_task("count", move |attempt: TaskAttempt| {
             counted.fetch_add(1, Ordering::SeqCst);
             async move {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
                 Ok(attempt.input)
             }
         });
-        let library = Library::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native);
-        Arc::new(Node::new(Arc::clone(self.client.store()), library, Options::default()))
+        let library = FunctionRegistry::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native);
+        Arc::new(Node::new(Arc::clone(self.client.store()), library, NodeOptions::default()))
     }
 
     async fn start(&self, function: &str, input: &str) -> ExecutionId {
-        self.client.start(function, json(input), None).await.unwrap().execution
+        self.client.start_execution(function, json(input), None).await.unwrap().execution
     }
 
     async fn result(&self, id: ExecutionId) -> InvokeResult {
         for _ in 0..100_000 {
-            if let Some(result) = self.client.result(id).await.unwrap() {
+            if let Some(result) = self.client.execution_result(id).await.unwrap() {
                 return result;
             }
             tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         }
-        panic!("it never ends: {:?}", self.client.journal(id).await.unwrap().last());
+        panic!("it never ends: {:?}", self.client.read_journal(id).await.unwrap().last());
     }
 }
 
@@ -97,7 +97,7 @@ impl World {
 async fn whoever_waits_from_the_start_gets_the_result_of_what_it_started() {
     let world = World::new().await;
     let node = world.idle();
-    let beside = world.client.clone().beside(&node);
+    let beside = world.client.clone().with_local_node(&node);
     let (_stop, stopped) = watch::channel(false);
     let _working = tokio::spawn(node.run(stopped));
     let long = std::time::Duration::from_secs(60);
@@ -105,16 +105,16 @@ async fn whoever_waits_from_the_start_gets_the_result_of_what_it_started() {
         for input in ["0", "3"] {
             let (started, result) =
                 client.start_and_wait("chain", json(input), None, tokio::time::sleep(long)).await.unwrap();
-            assert_eq!((started.existed, result), (false, Some(Ok(json(input)))));
+            assert_eq!((started.already_existed, result), (false, Some(Ok(json(input)))));
         }
         // The second time it is over before anybody waits.
         let first = client.start_and_wait("chain", json("1"), Some("key"), tokio::time::sleep(long)).await.unwrap();
         let again = client.start_and_wait("chain", json("1"), Some("key"), tokio::time::sleep(long)).await.unwrap();
-        assert_eq!((again.0.execution, again.0.existed, again.1), (first.0.execution, true, Some(Ok(json("1")))));
+        assert_eq!((again.0.execution, again.0.already_existed, again.1), (first.0.execution, true, Some(Ok(json("1")))));
         let (_, none) = client.start_and_wait("patient", json("1"), None, tokio::time::sleep(long)).await.unwrap();
         assert_eq!(none, None);
         let refused = client.start_and_wait("nothing", json("1"), None, tokio::time::sleep(long)).await;
-        assert!(matches!(refused, Err(Refused::NoFunction(_))));
+        assert!(matches!(refused, Err(ClientError::FunctionNotFound(_))));
     }
 }
 
@@ -134,17 +134,17 @@ async fn an_hour_later_it_still_waits_for_its_signal() {
     let (_stop, _node) = world.node();
     let id = world.start("patient", "null").await;
     tokio::time::sleep(std::time::Duration::from_secs(3_700)).await;
-    assert_eq!(world.client.result(id).await.unwrap(), None);
-    world.client.signal(id, "go".parse().unwrap(), json("\"at last\""), Some("once")).await.unwrap();
+    assert_eq!(world.client.execution_result(id).await.unwrap(), None);
+    world.client.send_signal(id, "go".parse().unwrap(), json("\"at last\""), Some("once")).await.unwrap();
     assert_eq!(world.result(id).await, Ok(json("\"at last\"")));
-    let again = world.client.signal(id, "go".parse().unwrap(), json("1"), None).await;
-    assert_eq!(again, Err(Refused::Over(id)));
-    let other = world.client.signal(id, "go".parse().unwrap(), json("1"), Some("another")).await;
-    assert_eq!(other, Err(Refused::Over(id)));
-    let same = world.client.signal(id, "go".parse().unwrap(), json("\"at last\""), Some("once")).await;
+    let again = world.client.send_signal(id, "go".parse().unwrap(), json("1"), None).await;
+    assert_eq!(again, Err(ClientError::ExecutionEnded(id)));
+    let other = world.client.send_signal(id, "go".parse().unwrap(), json("1"), Some("another")).await;
+    assert_eq!(other, Err(ClientError::ExecutionEnded(id)));
+    let same = world.client.send_signal(id, "go".parse().unwrap(), json("\"at last\""), Some("once")).await;
     assert_eq!(same, Ok(()), "whoever heard nothing sends it again");
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    let left: Vec<(Message, u64)> = world.client.store().list(Scan::all::<Message>()).await.unwrap();
+    let left: Vec<(InboxMessageRow, u64)> = world.client.store().list_records(TableScan::all_rows::<InboxMessageRow>()).await.unwrap();
     assert_eq!(left.len(), 1, "the key of the one that was taken");
 }
 
@@ -154,25 +154,25 @@ async fn cancellation_reaches_an_execution_that_waits() {
     let (_stop, _node) = world.node();
     let id = world.start("patient", "null").await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-    world.client.cancel(id, "enough").await.unwrap();
+    world.client.request_cancel(id, "enough").await.unwrap();
     assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_starts_one_execution_even_after_a_new_deployment() {
     let world = World::new().await;
-    let start = || world.client.start("chain", json("1"), Some("order-42"));
+    let start = || world.client.start_execution("chain", json("1"), Some("order-42"));
     let first = start().await.unwrap();
     let again = start().await.unwrap();
-    world.client.deploy(b"newer scripts", &workflows(FUNCTIONS), &[]).await.unwrap();
+    world.client.deploy_component(b"newer scripts", &workflows(FUNCTIONS), &[]).await.unwrap();
     let later = start().await.unwrap();
-    assert_eq!((first.existed, again.existed, later.existed), (false, true, true));
+    assert_eq!((first.already_existed, again.already_existed, later.already_existed), (false, true, true));
     assert!(first.execution == again.execution && first.execution == later.execution);
-    let spaced = world.client.start("chain", json(" 1 "), Some("order-42")).await.unwrap();
-    assert_eq!((spaced.execution, spaced.existed), (first.execution, true));
-    let other = world.client.start("chain", json("2"), Some("order-42")).await;
-    assert_eq!(other, Err(Refused::KeyTaken(first.execution)));
-    assert_eq!(world.client.start("nothing", json("1"), None).await, Err(Refused::NoFunction("nothing".to_owned())));
+    let spaced = world.client.start_execution("chain", json(" 1 "), Some("order-42")).await.unwrap();
+    assert_eq!((spaced.execution, spaced.already_existed), (first.execution, true));
+    let other = world.client.start_execution("chain", json("2"), Some("order-42")).await;
+    assert_eq!(other, Err(ClientError::IdempotencyKeyConflict(first.execution)));
+    assert_eq!(world.client.start_execution("nothing", json("1"), None).await, Err(ClientError::FunctionNotFound("nothing".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +185,7 @@ async fn a_node_that_stops_hands_its_work_on() {
     }
     stop.send(true).unwrap();
     node.await.unwrap().unwrap();
-    assert_eq!(world.client.result(id).await.unwrap(), None);
+    assert_eq!(world.client.execution_result(id).await.unwrap(), None);
     let (_stop, _node) = world.node();
     assert_eq!(world.result(id).await, Ok(json("50")));
 }
@@ -215,7 +215,7 @@ async fn a_function_that_nobody_has_is_tried_for_as_long_as_its_policy_says() {
 #[tokio::test(start_paused = true)]
 async fn a_component_that_cannot_be_run_concerns_nobody_else() {
     let world = World::new().await;
-    world.client.deploy(BROKEN, &workflows(&["other"]), &[]).await.unwrap();
+    world.client.deploy_component(BROKEN, &workflows(&["other"]), &[]).await.unwrap();
     let (_stop, _node) = world.node();
     let id = world.start("chain", "2").await;
     assert_eq!(world.result(id).await, Ok(json("2")));

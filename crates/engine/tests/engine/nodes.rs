@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use onward_engine::client::{Client, shard_of};
+use onward_engine::client::{EngineClient, shard_of};
 use onward_engine::doctor;
-use onward_engine::node::{Library, Native, Node, Options, Role};
-use onward_engine::shard::Attempt;
-use onward_execution::Script;
-use onward_journal::{Delivery, Event, ExecutionId, InvokeResult, Payload};
-use onward_store::tables::{Execution, Node as Row, ShardLease};
-use onward_store::{Field as _, Key, Records as _, Scan, Shard, Store};
+use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions, NodeRole};
+use onward_engine::shard::TaskAttempt;
+use onward_execution::ScriptedGuest;
+use onward_journal::{DeliveryGuarantee, Event, ExecutionId, InvokeResult, Payload};
+use onward_store::tables::{ExecutionRow, NodeRow as Row, ShardLeaseRow};
+use onward_store::{ColumnCodec as _, RowKey, RecordReader as _, TableScan, ShardId, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -29,24 +29,24 @@ const TASK: Duration = Duration::from_secs(3);
 /// So many executions have some in every shard.
 const EVERYWHERE: u32 = 64;
 
-fn script(function: &str, input: Payload) -> Script {
+fn script(function: &str, input: Payload) -> ScriptedGuest {
     match function {
         // Two tasks that may be performed once at most, one after the other.
-        "twice" => Script::new(|host| async move {
+        "twice" => ScriptedGuest::new(|host| async move {
             for _ in 0..2 {
-                let task = host.schedule_as("work", input.clone(), None, Delivery::AtMostOnce).await?;
-                host.wait(task).await?;
+                let task = host.schedule_with_policy("work", input.clone(), None, DeliveryGuarantee::AtMostOnce).await?;
+                host.await_promise(task).await?;
             }
             Ok(input)
         }),
-        "echo" => Script::new(|_| async move { Ok(input) }),
+        "echo" => ScriptedGuest::new(|_| async move { Ok(input) }),
         other => panic!("{other}"),
     }
 }
 
 struct World {
     store: Arc<Watched>,
-    client: Client,
+    client: EngineClient,
     /// How many tasks were begun.
     begun: Arc<AtomicU32>,
 }
@@ -81,12 +81,12 @@ impl World {
 
     /// A node, and time for all to take their share.
     async fn node(&self, name: &str) -> Running {
-        self.node_as(name, Role::Member).await
+        self.node_as(name, NodeRole::Member).await
     }
 
-    async fn node_as(&self, name: &str, role: Role) -> Running {
+    async fn node_as(&self, name: &str, role: NodeRole) -> Running {
         let begun = Arc::clone(&self.begun);
-        let native = Native::default().task("work", move |attempt: Attempt| {
+        let native = NativeTaskRegistry::default().with_task("work", move |attempt: TaskAttempt| {
             begun.fetch_add(1, Ordering::SeqCst);
             async move {
                 // Some never end.
@@ -95,8 +95,8 @@ impl World {
                 Ok(attempt.input)
             }
         });
-        let library = Library::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native);
-        let options = Options { name: name.into(), role, address: Some("127.0.0.1:7400".into()), ..Options::default() };
+        let library = FunctionRegistry::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native);
+        let options = NodeOptions { name: name.into(), role, address: Some("127.0.0.1:7400".into()), ..NodeOptions::default() };
         let node = Arc::new(Node::new(Arc::clone(&self.store) as Arc<dyn Store>, library, options));
         let (stop, stopped) = watch::channel(false);
         let working = tokio::spawn(Arc::clone(&node).run(stopped));
@@ -105,7 +105,7 @@ impl World {
     }
 
     async fn start(&self, function: &str, input: &str) -> ExecutionId {
-        self.client.start(function, json(input), Some(input)).await.unwrap().execution
+        self.client.start_execution(function, json(input), Some(input)).await.unwrap().execution
     }
 
     /// Starts so many that every shard has some, which are under way soon.
@@ -114,7 +114,7 @@ impl World {
         for number in 0..EVERYWHERE {
             started.push(self.start("twice", &number.to_string()).await);
         }
-        let shards: BTreeSet<Shard> = started.iter().map(shard_of).collect();
+        let shards: BTreeSet<ShardId> = started.iter().map(shard_of).collect();
         assert_eq!(shards.len(), 8, "every shard has some");
         sleep(Duration::from_secs(1)).await;
         started
@@ -130,18 +130,18 @@ impl World {
 
     async fn result(&self, id: ExecutionId) -> InvokeResult {
         for _ in 0..1_000 {
-            if let Some(result) = self.client.result(id).await.unwrap() {
+            if let Some(result) = self.client.execution_result(id).await.unwrap() {
                 return result;
             }
             sleep(Duration::from_millis(500)).await;
         }
-        panic!("it never ends: {:?}", self.client.journal(id).await.unwrap().last());
+        panic!("it never ends: {:?}", self.client.read_journal(id).await.unwrap().last());
     }
 
     /// How many shards each has.
     async fn shares(&self) -> BTreeMap<String, u32> {
         let now = self.store.now().await.unwrap();
-        let leases: Vec<(ShardLease, u64)> = self.store.list(Scan::all::<ShardLease>()).await.unwrap();
+        let leases: Vec<(ShardLeaseRow, u64)> = self.store.list_records(TableScan::all_rows::<ShardLeaseRow>()).await.unwrap();
         let mut shares = BTreeMap::new();
         for (lease, _) in leases.into_iter().filter(|(lease, _)| lease.lease_until > now) {
             *shares.entry(lease.node.to_string()).or_default() += 1;
@@ -167,18 +167,18 @@ impl World {
     }
 
     async fn rows(&self) -> Vec<Row> {
-        let rows: Vec<(Row, u64)> = self.store.list(Scan::all::<Row>()).await.unwrap();
+        let rows: Vec<(Row, u64)> = self.store.list_records(TableScan::all_rows::<Row>()).await.unwrap();
         rows.into_iter().map(|(row, _)| row).collect()
     }
 
     async fn expect_clean(&self) {
-        let mut report = |finding: &onward_api::finding::Finding| panic!("{finding}");
-        doctor::all(&*self.store, None, &mut report, |_| ()).await.unwrap();
+        let mut report = |finding: &onward_api::finding::DoctorFinding| panic!("{finding}");
+        doctor::examine_store(&*self.store, None, &mut report, |_| ()).await.unwrap();
     }
 
     /// What was recorded of tasks, in order.
     async fn tasks(&self, id: ExecutionId) -> Vec<&'static str> {
-        self.client.journal(id).await.unwrap().iter().filter_map(|recorded| kind(&recorded.event)).collect()
+        self.client.read_journal(id).await.unwrap().iter().filter_map(|recorded| kind(&recorded.event)).collect()
     }
 }
 
@@ -201,7 +201,7 @@ async fn shards_are_shared_out_when_a_node_joins_and_when_one_leaves() {
     assert_eq!(world.counts().await, [4, 4]);
     let third = world.node("c").await;
     assert_eq!(world.counts().await, [3, 3, 2]);
-    assert_eq!(third.node.nodes_alive(), 3);
+    assert_eq!(third.node.live_node_count(), 3);
     let took = first.stop().await;
     assert!(took < Duration::from_millis(300), "nothing was under way: {took:?}");
     sleep(Duration::from_millis(500)).await;
@@ -254,14 +254,14 @@ async fn what_is_started_while_a_node_drains_waits_for_another() {
     first.stop.send(true).unwrap();
     sleep(Duration::from_millis(1_500)).await;
     // In the same process, so that its shard is asked to begin them; some are in the shard that still drains.
-    let beside = world.client.clone().beside(&first.node);
+    let beside = world.client.clone().with_local_node(&first.node);
     let mut started = Vec::new();
     for number in 0..EVERYWHERE {
-        started.push(beside.start("echo", json(&number.to_string()), None).await.unwrap().execution);
+        started.push(beside.start_execution("echo", json(&number.to_string()), None).await.unwrap().execution);
     }
     first.working.await.unwrap().unwrap();
     for id in &started {
-        let row: Option<(Execution, u64)> = world.store.get(Key(vec![id.to_value()])).await.unwrap();
+        let row: Option<(ExecutionRow, u64)> = world.store.read_record(RowKey(vec![id.to_value()])).await.unwrap();
         assert_eq!(&*row.unwrap().0.state, "Running", "nobody has begun it");
     }
     let _second = world.node("b").await;
@@ -285,7 +285,7 @@ async fn who_joins_waits_for_the_tasks_of_the_shards_that_it_takes() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_is_gone_is_replaced_within_the_lease_and_whoever_stops_at_once() {
-    let (lease, poll) = (Options::default().lease, Options::default().poll);
+    let (lease, poll) = (NodeOptions::default().lease_duration, NodeOptions::default().poll_interval);
     for pause in [0, 500, 1_000, 1_500] {
         let world = World::new().await;
         let (first, second) = (world.node("a").await, world.node("b").await);
@@ -352,12 +352,12 @@ async fn a_node_that_has_nothing_to_do_asks_little_of_its_store() {
 #[tokio::test(start_paused = true)]
 async fn a_stopgap_works_until_a_member_comes() {
     let world = World::new().await;
-    let stopgap = world.node_as("s", Role::Stopgap).await;
+    let stopgap = world.node_as("s", NodeRole::Fallback).await;
     assert_eq!(world.shares().await, BTreeMap::from([("s".to_owned(), 8)]));
     let started = world.start_everywhere().await;
     let _member = world.node("a").await;
     world.until_all_belong_to("a").await;
-    let _other = world.node_as("t", Role::Stopgap).await;
+    let _other = world.node_as("t", NodeRole::Fallback).await;
     sleep(Duration::from_secs(10)).await;
     assert_eq!(world.shares().await, BTreeMap::from([("a".to_owned(), 8)]));
     stopgap.stop().await;
@@ -371,13 +371,13 @@ async fn a_node_that_joins_puts_nothing_in_doubt_however_long_it_takes() {
     let mut started = Vec::new();
     for number in 0..EVERYWHERE {
         let key = format!("endless {number}");
-        started.push(world.client.start("twice", json("\"never\""), Some(&key)).await.unwrap().execution);
+        started.push(world.client.start_execution("twice", json("\"never\""), Some(&key)).await.unwrap().execution);
     }
     sleep(Duration::from_secs(1)).await;
     let _second = world.node("b").await;
     sleep(Duration::from_secs(100)).await;
     for id in started {
-        assert_eq!(world.client.result(id).await.unwrap(), None);
+        assert_eq!(world.client.execution_result(id).await.unwrap(), None);
     }
     // Meanwhile the others go on: those that are kept and those that were handed over.
     for (number, id) in world.start_everywhere().await.into_iter().enumerate() {

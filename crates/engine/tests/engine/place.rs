@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_api::explanation::Explanation;
-use onward_api::finding::{Code as Found, Finding};
-use onward_engine::client::Client;
+use onward_api::explanation::ExecutionExplanation;
+use onward_api::finding::{FindingCode as Found, DoctorFinding};
+use onward_engine::client::EngineClient;
 use onward_engine::doctor;
 use onward_engine::explain;
-use onward_engine::node::{Library, Native, Node, Options};
-use onward_engine::shard::Attempt;
-use onward_execution::{Script, Taken};
+use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
+use onward_engine::shard::TaskAttempt;
+use onward_execution::{ScriptedGuest, JoinSetNext};
 use onward_journal::{Event, ExecutionError, ExecutionId, JournalEvent, Payload, codec};
-use onward_store::tables::Execution;
-use onward_store::{Commit, Field as _, JournalAppend, Key, Records as _, Store};
+use onward_store::tables::ExecutionRow;
+use onward_store::{Commit, ColumnCodec as _, JournalAppend, RowKey, RecordReader as _, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -22,47 +22,47 @@ use crate::code::{Scripts, deployed, json};
 const FUNCTIONS: &[&str] = &["echo", "approve", "hurry", "sleep", "work", "try", "chain", "family", "again", "fail"];
 
 /// What the functions do.
-pub(crate) fn script(function: &str, input: Payload) -> Script {
+pub(crate) fn script(function: &str, input: Payload) -> ScriptedGuest {
     match function {
-        "echo" => Script::new(|_| async move { Ok(input) }),
-        "approve" => Script::new(|host| async move { Ok(host.signal("approval", None).await?.unwrap()) }),
-        "hurry" => Script::new(|host| async move {
-            Ok(host.signal("approval", Some(7_200_000)).await?.unwrap_or_else(Payload::null))
+        "echo" => ScriptedGuest::new(|_| async move { Ok(input) }),
+        "approve" => ScriptedGuest::new(|host| async move { Ok(host.await_signal("approval", None).await?.unwrap()) }),
+        "hurry" => ScriptedGuest::new(|host| async move {
+            Ok(host.await_signal("approval", Some(7_200_000)).await?.unwrap_or_else(Payload::null))
         }),
-        "sleep" => Script::new(|host| async move { host.sleep(3_600_000).await.map(|()| Payload::null()) }),
-        "work" => Script::new(|host| async move { host.invoke("slow", json("1")).await }),
-        "try" => Script::new(|host| async move { host.invoke("broken", json("1")).await }),
-        "chain" => Script::new(|host| async move {
+        "sleep" => ScriptedGuest::new(|host| async move { host.sleep(3_600_000).await.map(|()| Payload::null()) }),
+        "work" => ScriptedGuest::new(|host| async move { host.invoke_function("slow", json("1")).await }),
+        "try" => ScriptedGuest::new(|host| async move { host.invoke_function("broken", json("1")).await }),
+        "chain" => ScriptedGuest::new(|host| async move {
             for _ in 0..input.as_str().parse::<u32>().unwrap() {
-                host.invoke("quick", json("1")).await?;
+                host.invoke_function("quick", json("1")).await?;
             }
             Ok(input)
         }),
-        "family" => Script::new(|host| async move {
-            let set = host.join_set().await?;
+        "family" => ScriptedGuest::new(|host| async move {
+            let set = host.create_join_set().await?;
             for _ in 0..2 {
-                let child = host.schedule("approve", json("1")).await?;
-                host.submit(set, child).await?;
+                let child = host.schedule_function("approve", json("1")).await?;
+                host.submit_to_join_set(set, child).await?;
             }
-            while let Taken::Result(_, result) = host.next(set, None).await? {
+            while let JoinSetNext::Result(_, result) = host.next_result(set, None).await? {
                 result?;
             }
             Ok(json("\"all approved\""))
         }),
-        "again" => Script::new(|host| async move {
+        "again" => ScriptedGuest::new(|host| async move {
             match input.as_str() {
-                "0" => host.signal("approval", None).await.map(|_| json("0")),
+                "0" => host.await_signal("approval", None).await.map(|_| json("0")),
                 _ => host.continue_as_new(json("0")).await.map(|()| Payload::null()),
             }
         }),
-        "fail" => Script::new(|_| async move { Err(ExecutionError::named("card_declined", "no")) }),
+        "fail" => ScriptedGuest::new(|_| async move { Err(ExecutionError::from_kind_name("card_declined", "no")) }),
         other => panic!("{other}"),
     }
 }
 
 pub(crate) struct Place {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) client: Client,
+    pub(crate) client: EngineClient,
 }
 
 /// A node; it is gone when this is dropped.
@@ -92,18 +92,18 @@ impl Place {
     }
 
     pub(crate) fn node(&self) -> Running {
-        let slow = |_: Attempt| std::future::pending();
-        let broken = |_: Attempt| async { Err(ExecutionError::named("busy", "no answer")) };
-        let quick = |_: Attempt| async {
+        let slow = |_: TaskAttempt| std::future::pending();
+        let broken = |_: TaskAttempt| async { Err(ExecutionError::from_kind_name("busy", "no answer")) };
+        let quick = |_: TaskAttempt| async {
             tokio::time::sleep(Duration::from_millis(1)).await;
             Ok(json("1"))
         };
-        let native = Native::default().task("slow", slow).task("broken", broken).task("quick", quick);
+        let native = NativeTaskRegistry::default().with_task("slow", slow).with_task("broken", broken).with_task("quick", quick);
         // Whoever stops it wants things to wait as they are.
-        let options = Options { name: "node a".into(), drain: Duration::ZERO, ..Options::default() };
+        let options = NodeOptions { name: "node a".into(), drain_timeout: Duration::ZERO, ..NodeOptions::default() };
         let node = Node::new(
             Arc::clone(&self.store),
-            Library::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native),
+            FunctionRegistry::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native),
             options,
         );
         let (stop, stopped) = watch::channel(false);
@@ -111,7 +111,7 @@ impl Place {
     }
 
     pub(crate) async fn start(&self, function: &str, input: &str) -> ExecutionId {
-        self.client.start(function, json(input), None).await.unwrap().execution
+        self.client.start_execution(function, json(input), None).await.unwrap().execution
     }
 
     /// Starts a function and lets a node run it until it waits.
@@ -123,17 +123,17 @@ impl Place {
         id
     }
 
-    pub(crate) async fn explain(&self, id: ExecutionId) -> Explanation {
-        explain::of(&self.client, id).await.unwrap()
+    pub(crate) async fn explain(&self, id: ExecutionId) -> ExecutionExplanation {
+        explain::explain_execution(&self.client, id).await.unwrap()
     }
 
-    pub(crate) async fn findings(&self) -> Vec<Finding> {
+    pub(crate) async fn findings(&self) -> Vec<DoctorFinding> {
         let mut found = Vec::new();
-        let mut report = |finding: &Finding| {
+        let mut report = |finding: &DoctorFinding| {
             found.push(finding.clone());
             Ok(())
         };
-        doctor::all(&*self.store, None, &mut report, |_| ()).await.unwrap();
+        doctor::examine_store(&*self.store, None, &mut report, |_| ()).await.unwrap();
         found
     }
 
@@ -142,28 +142,28 @@ impl Place {
     }
 
     /// Changes the row of an execution behind the engine's back.
-    pub(crate) async fn tamper(&self, id: ExecutionId, change: impl FnOnce(&mut Execution)) {
+    pub(crate) async fn tamper(&self, id: ExecutionId, change: impl FnOnce(&mut ExecutionRow)) {
         let (mut row, version) = self.row(id).await;
         change(&mut row);
         self.store.commit(Commit::new().update(&row, version)).await.unwrap();
     }
 
-    pub(crate) async fn row(&self, id: ExecutionId) -> (Execution, u64) {
-        self.store.get(Key(vec![id.to_value()])).await.unwrap().unwrap()
+    pub(crate) async fn row(&self, id: ExecutionId) -> (ExecutionRow, u64) {
+        self.store.read_record(RowKey(vec![id.to_value()])).await.unwrap().unwrap()
     }
 
     /// Appends to a journal behind the engine's back.
     pub(crate) async fn append(&self, id: ExecutionId, events: &[Event]) {
-        let expected = self.client.journal(id).await.unwrap().len() as u64;
+        let expected = self.client.read_journal(id).await.unwrap().len() as u64;
         let timestamp = self.store.now().await.unwrap();
         let numbered: Vec<JournalEvent> = (expected..)
             .zip(events)
             .map(|(sequence, event)| JournalEvent { sequence, timestamp, event: event.clone() })
             .collect();
-        let records = codec::encode(id, &numbered).unwrap().into();
+        let records = codec::encode_record(id, &numbered).unwrap().into();
         let count = u32::try_from(events.len()).unwrap();
         self.store
-            .commit(Commit::new().journal(JournalAppend { execution: id, expected, count, records }))
+            .commit(Commit::new().append_journal(JournalAppend { execution: id, expected_length: expected, count, records }))
             .await
             .unwrap();
     }
@@ -171,9 +171,9 @@ impl Place {
     /// The children that an execution waits for.
     pub(crate) async fn children(&self, id: ExecutionId) -> Vec<ExecutionId> {
         let child = |recorded: JournalEvent| match recorded.event {
-            Event::InvokeStarted { performer, .. } => performer.child(),
+            Event::InvokeStarted { performer, .. } => performer.child_execution(),
             _ => None,
         };
-        self.client.journal(id).await.unwrap().into_iter().filter_map(child).collect()
+        self.client.read_journal(id).await.unwrap().into_iter().filter_map(child).collect()
     }
 }

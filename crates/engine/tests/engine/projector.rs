@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use onward_engine::projector::{Options, Pass, Projector};
+use onward_engine::projector::{ProjectorOptions, ProjectorPass, Projector};
 use onward_runs::{RunId, RunSnapshot, RunStatus};
-use onward_store::tables::{Alert, Snapshot};
-use onward_store::{Commit, Field as _, Key, Records as _, RunStateStore as _, Scan, Store};
+use onward_store::tables::{AlertRow, RunSnapshotRow};
+use onward_store::{Commit, ColumnCodec as _, RowKey, RecordReader as _, RunStateStore as _, TableScan, Store};
 
 use crate::foreign::Foreign;
 use crate::script::{run_id, script};
@@ -14,21 +14,21 @@ use crate::script::{run_id, script};
 const WHOLE: &str = "RunStarted, StepStarted a, StepStarted b, StepCompleted a, StepCompleted b, RunCompleted";
 
 fn projector(store: &Arc<Foreign>) -> Projector {
-    Projector::new(Arc::clone(store) as Arc<dyn Store>, Options { page: 2, ..Options::default() })
+    Projector::new(Arc::clone(store) as Arc<dyn Store>, ProjectorOptions { page_size: 2, ..ProjectorOptions::default() })
 }
 
-async fn kept(store: &Foreign, run: &RunId) -> Snapshot {
-    store.get::<Snapshot>(Key(vec![run.to_value()])).await.unwrap().unwrap().0
+async fn kept(store: &Foreign, run: &RunId) -> RunSnapshotRow {
+    store.read_record::<RunSnapshotRow>(RowKey(vec![run.to_value()])).await.unwrap().unwrap().0
 }
 
 async fn snapshot(store: &Foreign, run: &RunId) -> RunSnapshot {
-    kept(store, run).await.decode().unwrap()
+    kept(store, run).await.decode_snapshot().unwrap()
 }
 
 async fn alerts(store: &Foreign) -> Vec<(String, String, String)> {
-    let rows: Vec<(Alert, u64)> = store.list(Scan::all::<Alert>()).await.unwrap();
+    let rows: Vec<(AlertRow, u64)> = store.list_records(TableScan::all_rows::<AlertRow>()).await.unwrap();
     let told =
-        |(alert, _): (Alert, u64)| (alert.code.to_string(), alert.severity.to_string(), alert.subject.to_string());
+        |(alert, _): (AlertRow, u64)| (alert.code.to_string(), alert.severity.to_string(), alert.subject.to_string());
     rows.into_iter().map(told).collect()
 }
 
@@ -42,12 +42,12 @@ async fn a_pass_brings_every_run_up_to_date() {
     for run in ["r", "s", "t"] {
         store.append_events(script(run, WHOLE)).await.unwrap();
     }
-    let pass = projector(&store).pass().await.unwrap();
-    assert_eq!(pass, Pass { runs: 3, events: 18, ..Pass::default() });
+    let pass = projector(&store).run_pass().await.unwrap();
+    assert_eq!(pass, ProjectorPass { runs: 3, events: 18, ..ProjectorPass::default() });
     for run in ["r", "s", "t"].map(run_id) {
         assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
     }
-    assert_eq!(projector(&store).pass().await.unwrap(), Pass::default());
+    assert_eq!(projector(&store).run_pass().await.unwrap(), ProjectorPass::default());
     assert!(alerts(&store).await.is_empty());
 }
 
@@ -57,10 +57,10 @@ async fn a_crash_at_any_commit_costs_nothing_but_reading_again() {
         let store = Foreign::new();
         store.append_events(script("r", WHOLE)).await.unwrap();
         store.fail_commit(nth);
-        let crashed = projector(&store).pass().await.unwrap();
+        let crashed = projector(&store).run_pass().await.unwrap();
         assert_eq!(crashed.failed, usize::from(nth <= 3), "commit {nth}");
         store.fail_commit(0);
-        projector(&store).pass().await.unwrap();
+        projector(&store).run_pass().await.unwrap();
         let run = run_id("r");
         assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
     }
@@ -71,10 +71,10 @@ async fn at_a_gap_the_snapshot_stands_still_and_says_so() {
     let (store, run) = (Foreign::new(), run_id("r"));
     store.append_events(script("r", WHOLE)).await.unwrap();
     store.hide(&run, 4);
-    let pass = projector(&store).pass().await.unwrap();
+    let pass = projector(&store).run_pass().await.unwrap();
     assert_eq!((pass.stale, pass.events), (1, 3));
     let row = kept(&store, &run).await;
-    assert_eq!((&*row.condition, row.last_event_seq.get()), ("STALE", 3));
+    assert_eq!((&*row.condition, row.last_event_seq.as_u64()), ("STALE", 3));
     assert_eq!(alerts(&store).await, [gap("P2")]);
 }
 
@@ -83,9 +83,9 @@ async fn a_gap_that_closes_in_time_leaves_no_trace() {
     let (store, run) = (Foreign::new(), run_id("r"));
     store.append_events(script("r", WHOLE)).await.unwrap();
     store.hide(&run, 4);
-    projector(&store).pass().await.unwrap();
+    projector(&store).run_pass().await.unwrap();
     store.reveal(&run, 4);
-    projector(&store).pass().await.unwrap();
+    projector(&store).run_pass().await.unwrap();
     let row = kept(&store, &run).await;
     assert_eq!((&*row.condition, row.is_whole, row.holes), ("CURRENT", true, None));
     assert_eq!(snapshot(&store, &run).await.status, RunStatus::Completed);
@@ -97,17 +97,17 @@ async fn a_hole_in_the_whole_log_is_accepted_and_filled_when_it_turns_up() {
     store.append_events(script("r", WHOLE)).await.unwrap();
     store.hide(&run, 4);
     let mut projector = projector(&store);
-    projector.pass().await.unwrap();
-    projector.pass().await.unwrap();
+    projector.run_pass().await.unwrap();
+    projector.run_pass().await.unwrap();
     let row = kept(&store, &run).await;
-    assert_eq!((row.is_whole, row.last_event_seq.get()), (false, 6));
+    assert_eq!((row.is_whole, row.last_event_seq.as_u64()), (false, 6));
     assert_eq!(row.holes.as_deref(), Some("[[4,4]]"));
-    assert_eq!(projector.recheck().await.unwrap(), 0);
+    assert_eq!(projector.recheck_gaps().await.unwrap(), 0);
     store.reveal(&run, 4);
-    assert_eq!(projector.recheck().await.unwrap(), 1);
+    assert_eq!(projector.recheck_gaps().await.unwrap(), 1);
     let row = kept(&store, &run).await;
     assert_eq!((&*row.condition, row.is_whole), ("CURRENT", true));
-    assert_eq!(row.decode().unwrap(), store.project_snapshot(&run).await.unwrap());
+    assert_eq!(row.decode_snapshot().unwrap(), store.project_snapshot(&run).await.unwrap());
     assert_eq!(alerts(&store).await.len(), 2, "the gap, and what it made of RunCompleted");
 }
 
@@ -123,17 +123,17 @@ async fn whatever_is_missing_and_whenever_it_turns_up_the_end_is_the_same() {
             hidden.iter().for_each(|seq| store.hide(&run, *seq));
             let mut projector = projector(&store);
             for _ in 0..passes {
-                projector.pass().await.unwrap();
+                projector.run_pass().await.unwrap();
                 seen_only_what_is_there(&store, &run).await;
             }
             hidden.iter().for_each(|seq| store.reveal(&run, *seq));
             for _ in 0..3 {
-                projector.pass().await.unwrap();
-                projector.recheck().await.unwrap();
+                projector.run_pass().await.unwrap();
+                projector.recheck_gaps().await.unwrap();
             }
             let row = kept(&store, &run).await;
             assert_eq!(
-                row.decode().unwrap(),
+                row.decode_snapshot().unwrap(),
                 store.project_snapshot(&run).await.unwrap(),
                 "{hidden:?} for {passes} passes"
             );
@@ -144,10 +144,10 @@ async fn whatever_is_missing_and_whenever_it_turns_up_the_end_is_the_same() {
 
 /// Nothing is invented: the snapshot is always what the visible log gives up to its watermark.
 async fn seen_only_what_is_there(store: &Arc<Foreign>, run: &RunId) {
-    let Some((row, _)) = store.get::<Snapshot>(Key(vec![run.to_value()])).await.unwrap() else { return };
-    let events = store.fetch_events(run, onward_store::Page::default()).await.unwrap();
+    let Some((row, _)) = store.read_record::<RunSnapshotRow>(RowKey(vec![run.to_value()])).await.unwrap() else { return };
+    let events = store.fetch_events(run, onward_store::RunEventQuery::default()).await.unwrap();
     let upto = events.iter().filter(|event| event.run_seq <= row.last_event_seq);
-    assert_eq!(row.decode().unwrap(), onward_runs::project(run.clone(), upto));
+    assert_eq!(row.decode_snapshot().unwrap(), onward_runs::project_run(run.clone(), upto));
 }
 
 #[tokio::test]
@@ -155,17 +155,17 @@ async fn events_that_are_gone_for_good_are_a_reason_to_wake_somebody() {
     for gone in [3..=3, 2..=3, 1..=3] {
         let (store, run) = (Foreign::new(), run_id("r"));
         store.append_events(script("r", "RunStarted, StepStarted a")).await.unwrap();
-        projector(&store).pass().await.unwrap();
+        projector(&store).run_pass().await.unwrap();
         store.append_events(script("r", "RunStarted, StepStarted a, StepCompleted a")).await.unwrap();
         gone.for_each(|seq| store.hide(&run, seq));
         for severities in [vec![gap("P2")], vec![gap("P2"), gap("P1")], vec![gap("P2"), gap("P1")]] {
-            assert_eq!(projector(&store).pass().await.unwrap().stale, 1);
+            assert_eq!(projector(&store).run_pass().await.unwrap().stale, 1);
             assert_eq!(alerts(&store).await, severities);
         }
         let row = kept(&store, &run).await;
-        assert_eq!((&*row.condition, row.last_event_seq.get()), ("STALE", 2), "what was known stays known");
+        assert_eq!((&*row.condition, row.last_event_seq.as_u64()), ("STALE", 2), "what was known stays known");
         (1..=3).for_each(|seq| store.reveal(&run, seq));
-        projector(&store).pass().await.unwrap();
+        projector(&store).run_pass().await.unwrap();
         assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
     }
 }
@@ -174,15 +174,15 @@ async fn events_that_are_gone_for_good_are_a_reason_to_wake_somebody() {
 async fn an_event_that_is_not_allowed_is_ignored_and_told_once() {
     let (store, run) = (Foreign::new(), run_id("r"));
     store.append_events(script("r", "RunStarted, RunApproved, StepCompleted a, RunResumed")).await.unwrap();
-    projector(&store).pass().await.unwrap();
+    projector(&store).run_pass().await.unwrap();
     let row = kept(&store, &run).await;
     assert_eq!(&*row.condition, "INCONSISTENT");
-    let found = row.decode().unwrap();
+    let found = row.decode_snapshot().unwrap();
     assert_eq!((found.status, found.inconsistencies.unwrap().count), (RunStatus::Running, 2));
     let invalid = [("INVALID_TRANSITION".to_owned(), "P2".to_owned(), "r".to_owned())];
     assert_eq!(alerts(&store).await, invalid);
     store.append_events(script("r", "RunStarted, RunApproved, StepCompleted a, RunResumed, RunQueued")).await.unwrap();
-    projector(&store).pass().await.unwrap();
+    projector(&store).run_pass().await.unwrap();
     assert_eq!(alerts(&store).await, invalid);
 }
 
@@ -190,11 +190,11 @@ async fn an_event_that_is_not_allowed_is_ignored_and_told_once() {
 async fn a_damaged_snapshot_is_made_again_from_the_log() {
     let (store, run) = (Foreign::new(), run_id("r"));
     store.append_events(script("r", "RunStarted, StepStarted a")).await.unwrap();
-    projector(&store).pass().await.unwrap();
-    let damaged = Snapshot { snapshot: "{\"runId\":7".into(), ..kept(&store, &run).await };
+    projector(&store).run_pass().await.unwrap();
+    let damaged = RunSnapshotRow { snapshot: "{\"runId\":7".into(), ..kept(&store, &run).await };
     store.commit(Commit::new().update(&damaged, 1)).await.unwrap();
     store.append_events(script("r", WHOLE)).await.unwrap();
-    projector(&store).pass().await.unwrap();
+    projector(&store).run_pass().await.unwrap();
     assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
 }
 
@@ -205,9 +205,9 @@ async fn of_two_projectors_each_run_is_projected_by_one() {
         store.append_events(script(&format!("run-{run}"), WHOLE)).await.unwrap();
     }
     let (mut first, mut second) = (projector(&store), projector(&store));
-    let (first, second) = tokio::join!(first.pass(), second.pass());
+    let (first, second) = tokio::join!(first.run_pass(), second.run_pass());
     assert!(first.unwrap().failed + second.unwrap().failed > 0, "they met, and one was refused");
-    projector(&store).pass().await.unwrap();
+    projector(&store).run_pass().await.unwrap();
     for run in (0..40).map(|run| run_id(&format!("run-{run}"))) {
         assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
     }
@@ -221,7 +221,7 @@ async fn a_lag_is_told_when_it_becomes_high_and_not_again_before_it_was_normal()
         let run = format!("run-{wait_ms}");
         store.append_events(script(&run, "RunStarted")).await.unwrap();
         store.clock.advance_ms(wait_ms);
-        assert_eq!(projector.pass().await.unwrap().lag_ms, wait_ms);
+        assert_eq!(projector.run_pass().await.unwrap().lag_ms, wait_ms);
         let lagging = alerts(&store).await.iter().filter(|(code, ..)| code == "PROJECTOR_LAG_HIGH").count();
         assert_eq!(lagging, told, "after {wait_ms} ms");
     }
@@ -234,21 +234,21 @@ async fn a_log_that_ends_too_early_is_not_read_again_and_again() {
     store.hide(&run_id("r"), 3);
     let mut projector = projector(&store);
     for _ in 0..2 {
-        assert_eq!(projector.pass().await.unwrap().stale, 1);
+        assert_eq!(projector.run_pass().await.unwrap().stale, 1);
     }
     let reads = || store.reads.load(Ordering::SeqCst);
     let before = reads();
     for _ in 0..10 {
-        assert_eq!(projector.pass().await.unwrap().stale, 1, "it is still behind");
+        assert_eq!(projector.run_pass().await.unwrap().stale, 1, "it is still behind");
     }
     assert_eq!(reads(), before, "nothing has changed");
-    projector.recheck().await.unwrap();
-    assert_eq!(projector.pass().await.unwrap().stale, 1);
+    projector.recheck_gaps().await.unwrap();
+    assert_eq!(projector.run_pass().await.unwrap().stale, 1);
     assert!(reads() > before, "it may have come back");
     store.reveal(&run_id("r"), 3);
     store
         .append_events(script("r", "RunStarted, StepStarted a, StepCompleted a, RunCompleted").split_off(3))
         .await
         .unwrap();
-    assert_eq!(projector.pass().await.unwrap().stale, 0, "a log that has changed is read at once");
+    assert_eq!(projector.run_pass().await.unwrap().stale, 0, "a log that has changed is read at once");
 }

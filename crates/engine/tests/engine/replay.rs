@@ -1,26 +1,26 @@
 //! Code that repeats a journal, code that does not, and code that goes on where the journal ends.
 
-use onward_api::waits::What;
-use onward_engine::replay::{End, Verdict, replay};
-use onward_execution::{Host, Script};
+use onward_api::waits::WaitTarget;
+use onward_engine::replay::{ReplayEnd, ReplayOutcome, replay_journal};
+use onward_execution::{ScriptHost, ScriptedGuest};
 use onward_journal::{ExecutionError, ExecutionId, InvokeResult, Journal, Payload};
 
 use crate::code::json;
 use crate::place::{Place, script};
 
 async fn journal(place: &Place, id: ExecutionId) -> Journal {
-    Journal::recover(id, place.client.journal(id).await.unwrap()).unwrap()
+    Journal::recover(id, place.client.read_journal(id).await.unwrap()).unwrap()
 }
 
 /// Replays what the function left behind, with another one.
 async fn with<F: Future<Output = InvokeResult> + Send + 'static>(
     function: &str,
     input: &str,
-    other: impl FnOnce(Host) -> F,
-) -> Verdict {
+    other: impl FnOnce(ScriptHost) -> F,
+) -> ReplayOutcome {
     let place = Place::new().await;
     let id = place.waiting(function, input).await;
-    replay(&journal(&place, id).await, &mut Script::new(other)).unwrap()
+    replay_journal(&journal(&place, id).await, &mut ScriptedGuest::new(other)).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -29,14 +29,14 @@ async fn the_same_code_repeats_every_journal() {
     for function in ["echo", "fail", "chain", "again"] {
         let id = place.waiting(function, "3").await;
         let journal = journal(&place, id).await;
-        let verdict = replay(&journal, &mut script(function, json("3"))).unwrap();
-        assert_eq!(verdict, Verdict::Repeats { end: End::Over }, "{function}");
+        let verdict = replay_journal(&journal, &mut script(function, json("3"))).unwrap();
+        assert_eq!(verdict, ReplayOutcome::Repeats { end: ReplayEnd::Over }, "{function}");
     }
     for function in ["approve", "hurry", "sleep", "work", "try", "family"] {
         let id = place.waiting(function, "3").await;
         let journal = journal(&place, id).await;
-        match replay(&journal, &mut script(function, json("3"))).unwrap() {
-            Verdict::Repeats { end: End::Waits(waits) } => assert!(!waits.waits_for.is_empty(), "{function}"),
+        match replay_journal(&journal, &mut script(function, json("3"))).unwrap() {
+            ReplayOutcome::Repeats { end: ReplayEnd::Waits(waits) } => assert!(!waits.waits_for.is_empty(), "{function}"),
             other => panic!("{function}: {other:?}"),
         }
     }
@@ -45,11 +45,11 @@ async fn the_same_code_repeats_every_journal() {
 #[tokio::test(start_paused = true)]
 async fn the_first_thing_that_is_done_otherwise_is_found() {
     let verdict = with("chain", "3", |host| async move {
-        host.invoke("quick", json("1")).await?;
-        host.invoke("quick", json("2")).await
+        host.invoke_function("quick", json("1")).await?;
+        host.invoke_function("quick", json("2")).await
     })
     .await;
-    let Verdict::Diverges { sequence, recorded, asked } = verdict else { panic!("{verdict:?}") };
+    let ReplayOutcome::Diverges { sequence, recorded, asked } = verdict else { panic!("{verdict:?}") };
     assert_eq!(sequence, 6);
     assert_eq!(recorded, "InvokeScheduled(\"root.1\", \"quick\", 1)");
     assert_eq!(asked, "an invocation of quick with 2");
@@ -58,24 +58,24 @@ async fn the_first_thing_that_is_done_otherwise_is_found() {
 #[tokio::test(start_paused = true)]
 async fn another_end_is_a_divergence() {
     let verdict = with("echo", "3", |_| async { Ok(json("4")) }).await;
-    let Verdict::Diverges { sequence, recorded, asked } = verdict else { panic!("{verdict:?}") };
+    let ReplayOutcome::Diverges { sequence, recorded, asked } = verdict else { panic!("{verdict:?}") };
     assert_eq!((sequence, recorded.as_str(), asked.as_str()), (1, "ExecutionCompleted(3)", "ExecutionCompleted(4)"));
-    let verdict = with("fail", "3", |_| async { Err(ExecutionError::named("card_expired", "no")) }).await;
-    assert!(matches!(verdict, Verdict::Diverges { sequence: 1, .. }));
+    let verdict = with("fail", "3", |_| async { Err(ExecutionError::from_kind_name("card_expired", "no")) }).await;
+    assert!(matches!(verdict, ReplayOutcome::Diverges { sequence: 1, .. }));
     let verdict = with("echo", "3", |host| async move { host.sleep(1).await.map(|()| Payload::null()) }).await;
-    assert!(matches!(&verdict, Verdict::Diverges { asked, .. } if asked.starts_with("TimerScheduled")), "{verdict:?}");
-    let verdict = with("chain", "2", |host| async move { host.invoke("quick", json("1")).await }).await;
-    assert!(matches!(&verdict, Verdict::Diverges { asked, .. } if asked == "the end of the function"), "{verdict:?}");
+    assert!(matches!(&verdict, ReplayOutcome::Diverges { asked, .. } if asked.starts_with("TimerScheduled")), "{verdict:?}");
+    let verdict = with("chain", "2", |host| async move { host.invoke_function("quick", json("1")).await }).await;
+    assert!(matches!(&verdict, ReplayOutcome::Diverges { asked, .. } if asked == "the end of the function"), "{verdict:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn going_on_where_a_journal_ends_is_no_divergence() {
     let place = Place::new().await;
     let id = place.start("approve", "1").await;
-    let verdict = replay(&journal(&place, id).await, &mut script("approve", json("1"))).unwrap();
-    let Verdict::Repeats { end: End::Beyond { asked } } = verdict else { panic!("{verdict:?}") };
+    let verdict = replay_journal(&journal(&place, id).await, &mut script("approve", json("1"))).unwrap();
+    let ReplayOutcome::Repeats { end: ReplayEnd::Beyond { asked } } = verdict else { panic!("{verdict:?}") };
     assert_eq!(asked, "ExecutionAwaiting([\"root.0\"], Signal(\"approval\"))");
-    let before = place.client.journal(id).await.unwrap().len();
+    let before = place.client.read_journal(id).await.unwrap().len();
     assert_eq!(before, 1, "nothing is stored");
 }
 
@@ -83,15 +83,15 @@ async fn going_on_where_a_journal_ends_is_no_divergence() {
 async fn what_was_cancelled_before_it_ran_has_nothing_to_repeat() {
     let place = Place::new().await;
     let id = place.start("approve", "1").await;
-    place.client.cancel(id, "enough").await.unwrap();
+    place.client.request_cancel(id, "enough").await.unwrap();
     place.waiting("echo", "1").await;
-    let verdict = replay(&journal(&place, id).await, &mut script("approve", json("1"))).unwrap();
-    assert_eq!(verdict, Verdict::Repeats { end: End::NotBegun });
+    let verdict = replay_journal(&journal(&place, id).await, &mut script("approve", json("1"))).unwrap();
+    assert_eq!(verdict, ReplayOutcome::Repeats { end: ReplayEnd::NotBegun });
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_it_waits_is_told() {
-    let verdict = with("approve", "1", |host| async move { Ok(host.signal("approval", None).await?.unwrap()) }).await;
-    let Verdict::Repeats { end: End::Waits(waits) } = verdict else { panic!("{verdict:?}") };
-    assert_eq!(waits.waits_for[0].what, What::Signal { name: "approval".to_owned(), deadline: None });
+    let verdict = with("approve", "1", |host| async move { Ok(host.await_signal("approval", None).await?.unwrap()) }).await;
+    let ReplayOutcome::Repeats { end: ReplayEnd::Waits(waits) } = verdict else { panic!("{verdict:?}") };
+    assert_eq!(waits.waits_for[0].target, WaitTarget::Signal { name: "approval".to_owned(), deadline: None });
 }

@@ -1,6 +1,6 @@
 //! Small runs, written down as the names of their events.
 
-use onward_runs::{Attempt, EventId, Extra, IdempotencyKey, KeyParts, RunEventWrite, RunId};
+use onward_runs::{AttemptNumber, RunEventId, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventWrite, RunId};
 
 /// `"RunStarted, StepStarted a, StepCompleted a"` as events of run `run`.
 pub(crate) fn script(run: &str, text: &str) -> Vec<RunEventWrite> {
@@ -15,7 +15,7 @@ fn event(run: &str, place: usize, line: &str) -> RunEventWrite {
     id[14..].copy_from_slice(&u16::try_from(place).unwrap().to_be_bytes());
     (id[6], id[8]) = (0x40, 0x80);
     let mut event = RunEventWrite {
-        event_id: EventId::from_bytes(id).unwrap(),
+        event_id: RunEventId::from_bytes(id).unwrap(),
         event_type: event_type.parse().unwrap(),
         emitted_at: "2026-03-01T12:00:00Z".parse().unwrap(),
         run_id: run.parse().unwrap(),
@@ -24,14 +24,14 @@ fn event(run: &str, place: usize, line: &str) -> RunEventWrite {
         environment_id: "e".parse().unwrap(),
         plan_id: "plan".parse().unwrap(),
         plan_version: "1".parse().unwrap(),
-        engine_attempt_id: Attempt::FIRST,
-        logical_attempt_id: Attempt::FIRST,
+        engine_attempt_id: AttemptNumber::FIRST,
+        logical_attempt_id: AttemptNumber::FIRST,
         idempotency_key: IdempotencyKey::from_bytes([0; 32]),
         step_id: step.map(|step| step.parse().unwrap()),
         payload: None,
-        extra: Extra::NONE,
+        extra: ExtraFields::NONE,
     };
-    event.idempotency_key = KeyParts::of(&event, None).preimage().key();
+    event.idempotency_key = IdempotencyKeyParts::from_event(&event, None).current_preimage().compute_key();
     event
 }
 

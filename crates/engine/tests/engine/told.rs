@@ -5,12 +5,12 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_engine::client::{Client, shard_of};
-use onward_engine::node::{Library, Native, Node, Options};
-use onward_engine::work::Claim;
-use onward_execution::Script;
+use onward_engine::client::{EngineClient, shard_of};
+use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
+use onward_engine::task_queue::ClaimRequest;
+use onward_execution::ScriptedGuest;
 use onward_journal::Payload;
-use onward_store::Shard;
+use onward_store::ShardId;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -24,33 +24,33 @@ const EVERYWHERE: u32 = 64;
 /// Less than any look from time to time.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
-fn script(function: &str, input: Payload) -> Script {
+fn script(function: &str, input: Payload) -> ScriptedGuest {
     match function {
-        "echo" => Script::new(|_| async move { Ok(input) }),
+        "echo" => ScriptedGuest::new(|_| async move { Ok(input) }),
         // Continues as new, once.
-        "again" => Script::new(|host| async move {
+        "again" => ScriptedGuest::new(|host| async move {
             host.sleep(1_000).await?;
             if input == json("\"over\"") {
                 return Ok(input);
             }
             host.continue_as_new(json("\"over\"")).await.map(|()| json("null"))
         }),
-        "wait" => Script::new(|host| async move { Ok(host.signal("go", None).await?.unwrap_or(input)) }),
-        "far" => Script::new(|host| async move { host.invoke("task", input).await }),
+        "wait" => ScriptedGuest::new(|host| async move { Ok(host.await_signal("go", None).await?.unwrap_or(input)) }),
+        "far" => ScriptedGuest::new(|host| async move { host.invoke_function("task", input).await }),
         other => panic!("{other}"),
     }
 }
 
 /// Access through one of two nodes, each of which has half of the shards.
-async fn one_of_two() -> (Client, Vec<watch::Sender<bool>>) {
+async fn one_of_two() -> (EngineClient, Vec<watch::Sender<bool>>) {
     let client = deployed(FUNCTIONS).await;
     let mut stops = Vec::new();
     let mut beside = client.clone();
     for name in ["one", "other"] {
-        let library = Library::new(Arc::new(Scripts { functions: FUNCTIONS, script }), Native::default());
-        let options = Options { name: name.into(), ..Options::default() };
+        let library = FunctionRegistry::new(Arc::new(Scripts { functions: FUNCTIONS, script }), NativeTaskRegistry::default());
+        let options = NodeOptions { name: name.into(), ..NodeOptions::default() };
         let node = Arc::new(Node::new(Arc::clone(client.store()), library.with_workers(), options));
-        beside = client.clone().beside(&node);
+        beside = client.clone().with_local_node(&node);
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(node.run(stopped));
         stops.push(stop);
@@ -62,7 +62,7 @@ async fn one_of_two() -> (Client, Vec<watch::Sender<bool>>) {
 #[tokio::test(start_paused = true)]
 async fn a_start_through_any_node_begins_and_its_end_is_heard_of_at_once() {
     let (client, _stops) = one_of_two().await;
-    let mut shards: BTreeSet<Shard> = BTreeSet::new();
+    let mut shards: BTreeSet<ShardId> = BTreeSet::new();
     for number in 0..EVERYWHERE {
         let (key, input) = (number.to_string(), json(&number.to_string()));
         let begun = Instant::now();
@@ -94,11 +94,11 @@ async fn the_end_of_what_continues_as_new_is_heard_of_at_once() {
 async fn a_signal_through_any_node_is_taken_at_once() {
     let (client, _stops) = one_of_two().await;
     for number in 0..EVERYWHERE {
-        let id = client.start("wait", json("null"), Some(&number.to_string())).await.unwrap().execution;
+        let id = client.start_execution("wait", json("null"), Some(&number.to_string())).await.unwrap().execution;
         tokio::time::sleep(Duration::from_secs(1)).await;
         let begun = Instant::now();
         let (signal, outcome) =
-            tokio::join!(client.signal(id, "go".parse().unwrap(), json(&number.to_string()), None), client.outcome(id));
+            tokio::join!(client.send_signal(id, "go".parse().unwrap(), json(&number.to_string()), None), client.wait_for_result(id));
         signal.unwrap();
         assert_eq!(outcome.unwrap(), Ok(json(&number.to_string())));
         assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
@@ -109,15 +109,15 @@ async fn a_signal_through_any_node_is_taken_at_once() {
 async fn a_worker_at_any_node_gets_a_task_at_once() {
     let (client, _stops) = one_of_two().await;
     for number in 0..EVERYWHERE {
-        let claim = Claim { worker: "anna".into(), functions: vec!["task".into()], most: 1, lease_ms: 60_000 };
+        let claim = ClaimRequest { worker: "anna".into(), functions: vec!["task".into()], max_tasks: 1, lease_ms: 60_000 };
         let asker = client.clone();
-        let waiting = tokio::spawn(async move { asker.claim(&claim, Duration::from_secs(60), pending()).await });
+        let waiting = tokio::spawn(async move { asker.claim_tasks(&claim, Duration::from_secs(60), pending()).await });
         tokio::time::sleep(Duration::from_secs(1)).await;
         let begun = Instant::now();
-        let id = client.start("far", json("1"), Some(&number.to_string())).await.unwrap().execution;
+        let id = client.start_execution("far", json("1"), Some(&number.to_string())).await.unwrap().execution;
         let held = waiting.await.unwrap().unwrap().remove(0);
-        client.end_task(held.id, &held.claim, Ok(json("2"))).await.unwrap();
-        assert_eq!(client.outcome(id).await.unwrap(), Ok(json("2")));
+        client.complete_task(held.id, &held.claim_token, Ok(json("2"))).await.unwrap();
+        assert_eq!(client.wait_for_result(id).await.unwrap(), Ok(json("2")));
         assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
-use onward_store::memory::Memory;
+use onward_store::memory::MemoryStore;
 use onward_store::{
-    Admitted, Commit, Error, Heard, JournalChunk, Key, Page, Policy, Presence, Purge, Reader, Receipt, RunHead, Scan,
-    Store, Stored, Table,
+    AdmittedCommit, Commit, Error, NotificationHandler, JournalChunk, RowKey, RunEventQuery, StorePolicy, RegistrationGuard, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan,
+    Store, StoredRow, TableSchema,
 };
 
 use crate::code::memory;
@@ -27,7 +27,7 @@ pub(crate) struct Delay {
 }
 
 pub(crate) struct Watched {
-    memory: Memory,
+    memory: MemoryStore,
     is_away: AtomicBool,
     is_silent: AtomicBool,
     delay: Mutex<Option<Delay>>,
@@ -87,15 +87,15 @@ impl Watched {
 
 #[async_trait]
 impl Store for Watched {
-    fn policy(&self) -> &Policy {
+    fn policy(&self) -> &StorePolicy {
         self.memory.policy()
     }
 
-    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+    async fn apply_commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
         self.count(&self.writes)?;
         let delay = self.delay_of(commit.commit());
         tokio::time::sleep(delay.map_or(Duration::ZERO, |delay| delay.before)).await;
-        let receipt = self.memory.apply(commit).await;
+        let receipt = self.memory.apply_commit(commit).await;
         tokio::time::sleep(delay.map_or(Duration::ZERO, |delay| delay.after)).await;
         match self.is_silent.swap(false, Ordering::SeqCst) {
             true => Err(Error::OutcomeUnknown("nothing was heard of it".to_owned())),
@@ -103,39 +103,39 @@ impl Store for Watched {
         }
     }
 
-    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
+    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
         self.count(&self.reads)?;
-        self.memory.row(table, key).await
+        self.memory.read_row(table, key).await
     }
 
-    async fn count(&self, scan: Scan) -> Result<u64, Error> {
+    async fn count_rows(&self, scan: TableScan) -> Result<u64, Error> {
         self.count(&self.reads)?;
-        self.memory.count(scan).await
+        self.memory.count_rows(scan).await
     }
 
-    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
+    async fn scan_rows(&self, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
         self.count(&self.reads)?;
-        self.memory.rows(scan).await
+        self.memory.scan_rows(scan).await
     }
 
-    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
         self.count(&self.reads)?;
-        self.memory.journal(execution, from, limit).await
+        self.memory.read_journal(execution, from, limit).await
     }
 
-    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        self.memory.run_events(run, page).await
+    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        self.memory.read_run_events(run, page).await
     }
 
-    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
-        self.memory.run(run).await
+    async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        self.memory.read_run_head(run).await
     }
 
-    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
-        self.memory.runs(behind, after, limit).await
+    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        self.memory.list_run_heads(behind, after, limit).await
     }
 
-    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
+    async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {
         self.memory.purge(purge).await
     }
 
@@ -144,11 +144,11 @@ impl Store for Watched {
         self.memory.now().await
     }
 
-    fn tell(&self, words: String) {
-        self.memory.tell(words);
+    fn notify(&self, words: String) {
+        self.memory.notify(words);
     }
 
-    fn hear(&self, heard: Heard) -> Option<Presence> {
-        self.memory.hear(heard)
+    fn subscribe(&self, heard: NotificationHandler) -> Option<RegistrationGuard> {
+        self.memory.subscribe(heard)
     }
 }

@@ -1,16 +1,16 @@
 //! Cancellation: told once, cleaned up after, final.
 
-use onward_execution::{Guest, Script};
+use onward_execution::{Guest, ScriptedGuest};
 use onward_journal::{ErrorKind, Event, ExecutionError};
 
 use crate::engine::{Outcome, json, plan, run, smoothly};
 
 fn saga() -> Box<dyn Guest> {
-    Box::new(Script::new(|host| async move {
-        host.invoke("book", json("1")).await?;
+    Box::new(ScriptedGuest::new(|host| async move {
+        host.invoke_function("book", json("1")).await?;
         let waited = host.sleep(1_000_000).await;
         let was_told = host.is_cancelled().await;
-        let undone = host.invoke("undo", json("1")).await?;
+        let undone = host.invoke_function("undo", json("1")).await?;
         host.sleep(10).await?;
         assert!(waited.is_err() == was_told && undone == json("true"));
         waited.map(|()| json("\"done\""))
@@ -60,7 +60,7 @@ fn an_execution_that_has_not_begun_is_cancelled_at_once() {
 #[test]
 fn a_guest_that_returns_a_result_all_the_same_has_completed() {
     fn stubborn() -> Box<dyn Guest> {
-        Box::new(Script::new(|host| async move {
+        Box::new(ScriptedGuest::new(|host| async move {
             let _ = host.sleep(1_000_000).await;
             Ok(json("\"all the same\""))
         }))
@@ -71,7 +71,7 @@ fn a_guest_that_returns_a_result_all_the_same_has_completed() {
 #[test]
 fn a_guest_that_fails_while_cleaning_up_has_failed() {
     fn clumsy() -> Box<dyn Guest> {
-        Box::new(Script::new(|host| async move {
+        Box::new(ScriptedGuest::new(|host| async move {
             let _ = host.sleep(1_000_000).await;
             Err(ExecutionError::new(ErrorKind::UserError, "cleanup failed"))
         }))

@@ -1,37 +1,37 @@
 //! Crashes before and after every commit and after every task: the end is the same.
 
-use onward_execution::{Guest, Script, Taken};
+use onward_execution::{Guest, ScriptedGuest, JoinSetNext};
 use onward_journal::{ErrorKind, Event, ExecutionError, JournalEvent, Payload};
 
 use crate::engine::{Outcome, Plan, Point, json, plan, run, smoothly};
 use crate::worked::{approval, full_example};
 
 fn timers() -> Box<dyn Guest> {
-    Box::new(Script::new(|host| async move {
-        let slow = host.schedule("slow", json("1")).await?;
-        let timer = host.timer(5_000).await?;
-        let (first, _) = host.any(&[timer, slow]).await?;
+    Box::new(ScriptedGuest::new(|host| async move {
+        let slow = host.schedule_function("slow", json("1")).await?;
+        let timer = host.schedule_timer(5_000).await?;
+        let (first, _) = host.await_any(&[timer, slow]).await?;
         host.sleep(60_000).await?;
-        let both = host.all(&[slow, timer]).await?;
+        let both = host.await_all(&[slow, timer]).await?;
         let time = host.now().await?;
-        let random = host.random(4).await?;
+        let random = host.random_bytes(4).await?;
         Ok(json(&format!("[{first}, {}, \"{time}\", {random:?}]", both.len())))
     }))
 }
 
 fn waits_with_deadlines() -> Box<dyn Guest> {
-    Box::new(Script::new(|host| async move {
-        let none = host.signal("never", Some(1_000)).await?;
-        let some = host.signal("go", Some(1_000_000)).await?;
-        let set = host.join_set().await?;
-        let promise = host.schedule("flaky", json("1")).await?;
-        host.submit(set, promise).await?;
+    Box::new(ScriptedGuest::new(|host| async move {
+        let none = host.await_signal("never", Some(1_000)).await?;
+        let some = host.await_signal("go", Some(1_000_000)).await?;
+        let set = host.create_join_set().await?;
+        let promise = host.schedule_function("flaky", json("1")).await?;
+        host.submit_to_join_set(set, promise).await?;
         let mut timeouts = 0;
         let taken = loop {
-            match host.next(set, Some(300)).await? {
-                Taken::TimedOut => timeouts += 1,
-                Taken::Result(_, result) => break result?,
-                Taken::Empty => return Ok(json("\"empty\"")),
+            match host.next_result(set, Some(300)).await? {
+                JoinSetNext::TimedOut => timeouts += 1,
+                JoinSetNext::Result(_, result) => break result?,
+                JoinSetNext::Empty => return Ok(json("\"empty\"")),
             }
         };
         let some = some.map_or_else(|| "null".to_owned(), |payload| payload.as_str().to_owned());
@@ -40,16 +40,16 @@ fn waits_with_deadlines() -> Box<dyn Guest> {
 }
 
 fn closes() -> Box<dyn Guest> {
-    Box::new(Script::new(|host| async move {
-        let set = host.join_set().await?;
+    Box::new(ScriptedGuest::new(|host| async move {
+        let set = host.create_join_set().await?;
         for _ in 0..3 {
-            let promise = host.schedule("echo", json("1")).await?;
-            host.submit(set, promise).await?;
+            let promise = host.schedule_function("echo", json("1")).await?;
+            host.submit_to_join_set(set, promise).await?;
         }
-        let Taken::Result(first, _) = host.next(set, None).await? else { return Ok(json("null")) };
-        host.close(set).await?;
+        let JoinSetNext::Result(first, _) = host.next_result(set, None).await? else { return Ok(json("null")) };
+        host.close_join_set(set).await?;
         let mut rest = Vec::new();
-        while let Taken::Result(_, result) = host.next(set, None).await? {
+        while let JoinSetNext::Result(_, result) = host.next_result(set, None).await? {
             rest.push(result.is_ok());
         }
         Ok(json(&format!("[{first}, {rest:?}]")))
@@ -134,11 +134,11 @@ fn a_crash_at_every_third_point() {
 #[test]
 fn a_log_line_is_said_once_as_long_as_nothing_crashes_and_not_again_by_a_replay() {
     fn talks() -> Box<dyn Guest> {
-        Box::new(Script::new(|host| async move {
+        Box::new(ScriptedGuest::new(|host| async move {
             for step in ["a", "b", "c"] {
                 let message = step.into();
-                host.ask(onward_execution::Request::Log { level: onward_execution::Level::Info, message }).await;
-                host.invoke("echo", json("1")).await?;
+                host.send_request(onward_execution::GuestRequest::Log { level: onward_execution::GuestLogLevel::Info, message }).await;
+                host.invoke_function("echo", json("1")).await?;
             }
             Ok(json("1"))
         }))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_execution::{Execution, Guest, InFlight, Level, Limits, Progress, Start, World};
+use onward_execution::{Execution, Guest, AttemptInFlight, GuestLogLevel, ExecutionLimits, ExecutionProgress, ExecutionStart, ExecutionEnvironment};
 use onward_journal::{ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload, Timestamp};
 
 /// A task: its input and the number of the attempt.
@@ -47,16 +47,16 @@ pub(crate) struct Virtual {
     pub(crate) logs: Vec<String>,
 }
 
-impl World for Virtual {
+impl ExecutionEnvironment for Virtual {
     fn now(&mut self) -> Timestamp {
         self.now
     }
 
-    fn entropy(&mut self, bytes: &mut [u8]) {
+    fn fill_entropy(&mut self, bytes: &mut [u8]) {
         bytes.fill(0x2a);
     }
 
-    fn log(&mut self, _: Level, message: &str) {
+    fn log_message(&mut self, _: GuestLogLevel, message: &str) {
         self.logs.push(message.to_owned());
     }
 }
@@ -66,7 +66,7 @@ pub(crate) fn id() -> ExecutionId {
 }
 
 fn digest() -> ComponentDigest {
-    ComponentDigest::of(b"script")
+    ComponentDigest::from_component(b"script")
 }
 
 pub(crate) fn json(text: &str) -> Payload {
@@ -74,14 +74,14 @@ pub(crate) fn json(text: &str) -> Payload {
 }
 
 pub(crate) fn start() -> Execution {
-    let start = Start {
+    let start = ExecutionStart {
         component_digest: digest(),
         input: json("{}"),
         parent: None,
         key: Some("test".into()),
         signals: Vec::new(),
     };
-    Execution::start(id(), start, Timestamp::EPOCH, Limits::default()).unwrap()
+    Execution::start(id(), start, Timestamp::EPOCH, ExecutionLimits::default()).unwrap()
 }
 
 /// Where a crash can be.
@@ -111,7 +111,7 @@ pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) ->
         let mut execution = if stored.is_empty() {
             start()
         } else {
-            Execution::recover(Journal::recover(id(), stored.clone()).unwrap(), Limits::default())
+            Execution::recover(Journal::recover(id(), stored.clone()).unwrap(), ExecutionLimits::default())
         };
         outcome.crashes = life;
         let mut crash_at = |point| {
@@ -121,14 +121,14 @@ pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) ->
         loop {
             outside(plan, &mut execution, &mut world, outcome.commits);
             let progress = execution.run(&mut *guest, &mut world).unwrap();
-            assert!(!matches!(progress, Progress::Diverged(_)), "{progress:?}");
+            assert!(!matches!(progress, ExecutionProgress::Diverged(_)), "{progress:?}");
             drop_unwanted(&mut execution, world.now);
             if execution.is_runnable() {
                 continue;
             }
-            if !execution.is_over() {
-                for number in execution.startable(world.now) {
-                    execution.start_attempt(number, onward_journal::Performer::Owner, world.now).unwrap();
+            if !execution.is_terminal() {
+                for number in execution.startable_operations(world.now) {
+                    execution.start_attempt(number, onward_journal::InvokePerformer::Owner, world.now).unwrap();
                 }
             }
             if crash_at(Point::BeforeCommit) {
@@ -148,14 +148,14 @@ pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) ->
                 outcome.logs = world.logs;
                 return outcome;
             }
-            let flight = execution.in_flight().next();
+            let flight = execution.attempts_in_flight().next();
             if let Some(flight) = flight {
                 let result = perform(plan, &execution, flight, &mut outcome);
                 if crash_at(Point::AfterTask) {
                     continue 'life;
                 }
                 assert!(execution.end_attempt(flight.number, flight.attempt, result, &mut world).unwrap());
-            } else if let Some(deadline) = execution.deadline().filter(|_| !has_signal(plan, outcome.commits)) {
+            } else if let Some(deadline) = execution.next_deadline().filter(|_| !has_signal(plan, outcome.commits)) {
                 world.now = world.now.max(deadline);
             }
         }
@@ -164,14 +164,14 @@ pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) ->
 }
 
 fn drop_unwanted(execution: &mut Execution, now: Timestamp) {
-    for number in execution.take_unwanted() {
+    for number in execution.take_abandoned() {
         let error = onward_journal::ExecutionError::new(onward_journal::ErrorKind::Cancelled, "closed");
-        execution.give_up(number, error, now).unwrap();
+        execution.give_up_operation(number, error, now).unwrap();
     }
 }
 
-fn perform(plan: &Plan, execution: &Execution, flight: InFlight, outcome: &mut Outcome) -> InvokeResult {
-    let Some(Event::InvokeScheduled { function_name, input, .. }) = execution.invocation(flight.number) else {
+fn perform(plan: &Plan, execution: &Execution, flight: AttemptInFlight, outcome: &mut Outcome) -> InvokeResult {
+    let Some(Event::InvokeScheduled { function_name, input, .. }) = execution.invocation_event(flight.number) else {
         panic!("operation {} is not an invocation", flight.number);
     };
     outcome.calls.push(format!("{function_name}#{}", flight.attempt));
@@ -184,10 +184,10 @@ fn has_signal(plan: &Plan, commits: usize) -> bool {
 
 /// What happens outside once so much is stored. It is durable outside, so it happens again in the next life if it was lost.
 fn outside(plan: &Plan, execution: &mut Execution, world: &mut Virtual, commits: usize) {
-    if execution.is_over() {
+    if execution.is_terminal() {
         return;
     }
-    execution.fire_due(world.now).unwrap();
+    execution.fire_due_timers(world.now).unwrap();
     for (place, (at, name, payload)) in plan.signals.iter().enumerate() {
         let delivered =
             execution.journal().events().iter().filter(|it| matches!(it.event, Event::SignalDelivered { .. }));

@@ -1,6 +1,6 @@
 //! Requests that make no sense, and too much of anything: refused, not recorded, the same again in a replay.
 
-use onward_execution::{Execution, Guest, Limits, Progress, Script, Start, Taken, WaitFor};
+use onward_execution::{Execution, Guest, ExecutionLimits, ExecutionProgress, ScriptedGuest, ExecutionStart, JoinSetNext, AwaitMode};
 use onward_journal::{ComponentDigest, ExecutionError, Timestamp};
 
 use crate::engine::{Virtual, id, json, plan, smoothly};
@@ -11,32 +11,32 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, ExecutionError>) -> String {
 }
 
 fn confused() -> Box<dyn Guest> {
-    Box::new(Script::new(|host| async move {
+    Box::new(ScriptedGuest::new(|host| async move {
         let mut said = Vec::new();
-        said.push(refused(host.wait(0).await));
-        said.push(refused(host.all(&[]).await));
+        said.push(refused(host.await_promise(0).await));
+        said.push(refused(host.await_all(&[]).await));
         let random = 0;
-        host.random(1).await?;
-        said.push(refused(host.wait(random).await));
-        said.push(refused(host.random(5_000).await));
-        said.push(refused(host.next(7, None).await));
-        said.push(refused(host.close(7).await));
-        let set = host.join_set().await?;
-        said.push(refused(host.wait(set).await));
-        let promise = host.schedule("echo", json("1")).await?;
-        said.push(refused(host.any(&[promise, promise]).await));
-        said.push(refused(host.submit(9, promise).await));
-        said.push(refused(host.submit(set, random).await));
-        host.submit(set, promise).await?;
-        said.push(refused(host.submit(set, promise).await));
-        let both = onward_execution::Request::Await { promises: vec![promise, 0], wait: WaitFor::One };
-        assert!(matches!(host.ask(both).await, onward_execution::Answer::Refused(_)));
-        let timer = host.timer(5).await?;
-        said.push(refused(host.submit(set, timer).await));
-        assert!(matches!(host.next(set, None).await?, Taken::Result(..)));
-        let late = host.schedule("echo", json("1")).await?;
-        said.push(refused(host.submit(set, late).await));
-        assert_eq!(host.next(set, None).await?, Taken::Empty);
+        host.random_bytes(1).await?;
+        said.push(refused(host.await_promise(random).await));
+        said.push(refused(host.random_bytes(5_000).await));
+        said.push(refused(host.next_result(7, None).await));
+        said.push(refused(host.close_join_set(7).await));
+        let set = host.create_join_set().await?;
+        said.push(refused(host.await_promise(set).await));
+        let promise = host.schedule_function("echo", json("1")).await?;
+        said.push(refused(host.await_any(&[promise, promise]).await));
+        said.push(refused(host.submit_to_join_set(9, promise).await));
+        said.push(refused(host.submit_to_join_set(set, random).await));
+        host.submit_to_join_set(set, promise).await?;
+        said.push(refused(host.submit_to_join_set(set, promise).await));
+        let both = onward_execution::GuestRequest::Await { promises: vec![promise, 0], wait: AwaitMode::One };
+        assert!(matches!(host.send_request(both).await, onward_execution::GuestResponse::Refused(_)));
+        let timer = host.schedule_timer(5).await?;
+        said.push(refused(host.submit_to_join_set(set, timer).await));
+        assert!(matches!(host.next_result(set, None).await?, JoinSetNext::Result(..)));
+        let late = host.schedule_function("echo", json("1")).await?;
+        said.push(refused(host.submit_to_join_set(set, late).await));
+        assert_eq!(host.next_result(set, None).await?, JoinSetNext::Empty);
         Ok(json(&format!("{said:?}")))
     }))
 }
@@ -67,9 +67,9 @@ fn a_confused_guest_is_told_what_is_wrong() {
     }
 }
 
-fn limited(limits: Limits, guest: Script) -> Execution {
-    let start = Start {
-        component_digest: ComponentDigest::of(b"script"),
+fn limited(limits: ExecutionLimits, guest: ScriptedGuest) -> Execution {
+    let start = ExecutionStart {
+        component_digest: ComponentDigest::from_component(b"script"),
         input: json("1"),
         parent: None,
         key: None,
@@ -78,33 +78,33 @@ fn limited(limits: Limits, guest: Script) -> Execution {
     let mut execution = Execution::start(id(), start, Timestamp::EPOCH, limits).unwrap();
     let mut guest = guest;
     let mut world = Virtual { now: Timestamp::EPOCH, logs: Vec::new() };
-    assert_eq!(execution.run(&mut guest, &mut world).unwrap(), Progress::Ended);
+    assert_eq!(execution.run(&mut guest, &mut world).unwrap(), ExecutionProgress::Ended);
     execution
 }
 
 #[test]
 fn too_large_an_input_is_refused_at_the_call_and_too_large_a_result_is_the_failure() {
-    let limits = Limits { payload_bytes_max: 10, ..Limits::default() };
+    let limits = ExecutionLimits { payload_bytes_max: 10, ..ExecutionLimits::default() };
     let execution = limited(
         limits,
-        Script::new(|host| async move {
-            assert!(host.schedule("echo", json("\"12345678\"")).await.is_ok());
-            Err(host.schedule("echo", json("\"123456789\"")).await.unwrap_err())
+        ScriptedGuest::new(|host| async move {
+            assert!(host.schedule_function("echo", json("\"12345678\"")).await.is_ok());
+            Err(host.schedule_function("echo", json("\"123456789\"")).await.unwrap_err())
         }),
     );
     let error = execution.result().unwrap().unwrap_err();
     assert_eq!((error.kind.as_str(), &*error.message), ("too_large", "11 bytes of payload, at most 10 are allowed"));
     assert!(!error.retryable);
-    let execution = limited(limits, Script::new(|_| async move { Ok(json("\"123456789\"")) }));
+    let execution = limited(limits, ScriptedGuest::new(|_| async move { Ok(json("\"123456789\"")) }));
     assert_eq!(execution.result().unwrap().unwrap_err().kind.as_str(), "too_large");
 }
 
 #[test]
 fn a_journal_that_is_full_takes_nothing_but_its_end() {
-    let limits = Limits { events_max: 5, ..Limits::default() };
+    let limits = ExecutionLimits { events_max: 5, ..ExecutionLimits::default() };
     let execution = limited(
         limits,
-        Script::new(|host| async move {
+        ScriptedGuest::new(|host| async move {
             loop {
                 host.now().await?;
             }

@@ -1,14 +1,14 @@
 //! Signals with deadlines, and what an execution hands on to the one that takes its place.
 
-use onward_execution::{Execution, Guest, Limits, Progress, Script};
+use onward_execution::{Execution, Guest, ExecutionLimits, ExecutionProgress, ScriptedGuest};
 use onward_journal::{Event, Timestamp};
 
 use crate::engine::{Virtual, json, plan, smoothly};
 
 fn twice() -> Box<dyn Guest> {
-    Box::new(Script::new(|host| async move {
-        let first = host.signal("go", Some(1_000)).await?;
-        let second = host.signal("go", None).await?;
+    Box::new(ScriptedGuest::new(|host| async move {
+        let first = host.await_signal("go", Some(1_000)).await?;
+        let second = host.await_signal("go", None).await?;
         Ok(json(&format!("[{}, {}]", first.is_some(), second.is_some())))
     }))
 }
@@ -37,14 +37,14 @@ fn whoever_continues_as_new_hands_on_its_input_and_the_signals_it_has_not_consum
     for (name, payload) in [("b", "1"), ("a", "2"), ("b", "3")] {
         execution.deliver_signal(&name.parse().unwrap(), json(payload), now).unwrap();
     }
-    let mut guest = Script::new(|host| async move {
-        host.signal("b", None).await?;
+    let mut guest = ScriptedGuest::new(|host| async move {
+        host.await_signal("b", None).await?;
         host.continue_as_new(json("41")).await?;
         Ok(json("\"nobody sees this\""))
     });
     let mut world = Virtual { now, logs: Vec::new() };
-    assert_eq!(execution.run(&mut guest, &mut world).unwrap(), Progress::Ended);
-    let successor = execution.successor().unwrap();
+    assert_eq!(execution.run(&mut guest, &mut world).unwrap(), ExecutionProgress::Ended);
+    let successor = execution.successor_execution().unwrap();
     let signals: Vec<(&str, &str)> =
         successor.signals.iter().map(|(name, payload)| (&**name, payload.as_str())).collect();
     assert_eq!((successor.input.as_str(), signals), ("41", vec![("a", "2"), ("b", "3")]));
@@ -53,6 +53,6 @@ fn whoever_continues_as_new_hands_on_its_input_and_the_signals_it_has_not_consum
     };
     assert_eq!(*continued_as, Some(successor.execution));
     assert_ne!(successor.execution, execution.id());
-    let again = Execution::recover(execution.journal().clone(), Limits::default());
-    assert!(again.is_over() && again.successor().is_none(), "whoever was continued once is not continued again");
+    let again = Execution::recover(execution.journal().clone(), ExecutionLimits::default());
+    assert!(again.is_terminal() && again.successor_execution().is_none(), "whoever was continued once is not continued again");
 }

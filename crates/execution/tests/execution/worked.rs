@@ -1,21 +1,21 @@
 //! The worked journals of the specification, produced by scripts.
 
-use onward_execution::{Guest, Script, Taken};
+use onward_execution::{Guest, ScriptedGuest, JoinSetNext};
 use onward_journal::{ErrorKind, ExecutionError};
 
 use crate::engine::{json, plan, smoothly};
 
 pub(crate) fn full_example() -> Box<dyn Guest> {
-    Box::new(Script::new(|host| async move {
-        host.random(8).await?;
-        host.invoke("fetch_user", json("{\"id\":42}")).await?;
-        let set = host.join_set().await?;
+    Box::new(ScriptedGuest::new(|host| async move {
+        host.random_bytes(8).await?;
+        host.invoke_function("fetch_user", json("{\"id\":42}")).await?;
+        let set = host.create_join_set().await?;
         for task in ["send_email", "send_sms"] {
-            let promise = host.schedule(task, json("{}")).await?;
-            host.submit(set, promise).await?;
+            let promise = host.schedule_function(task, json("{}")).await?;
+            host.submit_to_join_set(set, promise).await?;
         }
         let mut order = Vec::new();
-        while let Taken::Result(number, result) = host.next(set, None).await? {
+        while let JoinSetNext::Result(number, result) = host.next_result(set, None).await? {
             result?;
             order.push(number);
         }
@@ -71,9 +71,9 @@ fn a_task_randomness_and_a_join_set() {
 }
 
 pub(crate) fn approval() -> Box<dyn Guest> {
-    Box::new(Script::new(|host| async move {
-        host.invoke("create_order", json("{}")).await?;
-        let approval = host.signal("user_approval", None).await?;
+    Box::new(ScriptedGuest::new(|host| async move {
+        host.invoke_function("create_order", json("{}")).await?;
+        let approval = host.await_signal("user_approval", None).await?;
         Ok(approval.unwrap())
     }))
 }

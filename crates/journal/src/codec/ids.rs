@@ -11,16 +11,16 @@ use minicbor::data::Type;
 use minicbor::decode::{self, Decode, Decoder};
 use minicbor::encode::{self, Encode, Encoder, Write};
 
-use super::Scope;
-use crate::{DEPTH_MAX, ExecutionId, JoinSetId, PromiseId};
+use super::CodecContext;
+use crate::{CALL_DEPTH_MAX, ExecutionId, JoinSetId, PromiseId};
 
-impl<C: Scope> Encode<C> for PromiseId {
+impl<C: CodecContext> Encode<C> for PromiseId {
     fn encode<W: Write>(&self, e: &mut Encoder<W>, scope: &mut C) -> Result<(), encode::Error<W::Error>> {
-        if let Some(number) = self.number_in(scope.execution()) {
+        if let Some(number) = self.child_number_in(scope.execution_id()) {
             return e.u32(number)?.ok();
         }
         e.array(1 + self.depth() as u64)?;
-        if self.execution_root() == scope.execution() {
+        if self.execution_root() == scope.execution_id() {
             e.null()?;
         } else {
             e.bytes(self.execution_root().as_bytes())?;
@@ -32,10 +32,10 @@ impl<C: Scope> Encode<C> for PromiseId {
     }
 }
 
-impl<'b, C: Scope> Decode<'b, C> for PromiseId {
+impl<'b, C: CodecContext> Decode<'b, C> for PromiseId {
     fn decode(d: &mut Decoder<'b>, scope: &mut C) -> Result<Self, decode::Error> {
         if d.datatype()? != Type::Array {
-            return Ok(scope.execution().child(d.u32()?));
+            return Ok(scope.execution_id().child_promise(d.u32()?));
         }
         match d.array()? {
             Some(length @ 1..) => read_path(d, length - 1, scope),
@@ -44,25 +44,25 @@ impl<'b, C: Scope> Decode<'b, C> for PromiseId {
     }
 }
 
-fn read_path<C: Scope>(d: &mut Decoder<'_>, length: u64, scope: &C) -> Result<PromiseId, decode::Error> {
+fn read_path<C: CodecContext>(d: &mut Decoder<'_>, length: u64, scope: &C) -> Result<PromiseId, decode::Error> {
     let root = match d.datatype()? {
-        Type::Null => d.null().map(|()| scope.execution())?,
+        Type::Null => d.null().map(|()| scope.execution_id())?,
         _ => ExecutionId::from_bytes(d.bytes()?.try_into().map_err(decode::Error::custom)?),
     };
-    if length > DEPTH_MAX as u64 {
+    if length > CALL_DEPTH_MAX as u64 {
         return Err(decode::Error::message("promise id too deep").at(d.position()));
     }
     let path = (0..length).map(|_| d.u32()).collect::<Result<Vec<u32>, _>>()?;
     PromiseId::new(root, &path).map_err(decode::Error::custom)
 }
 
-impl<C: Scope> Encode<C> for JoinSetId {
+impl<C: CodecContext> Encode<C> for JoinSetId {
     fn encode<W: Write>(&self, e: &mut Encoder<W>, scope: &mut C) -> Result<(), encode::Error<W::Error>> {
         self.0.encode(e, scope)
     }
 }
 
-impl<'b, C: Scope> Decode<'b, C> for JoinSetId {
+impl<'b, C: CodecContext> Decode<'b, C> for JoinSetId {
     fn decode(d: &mut Decoder<'b>, scope: &mut C) -> Result<Self, decode::Error> {
         PromiseId::decode(d, scope).map(Self)
     }
@@ -72,21 +72,21 @@ impl<'b, C: Scope> Decode<'b, C> for JoinSetId {
 pub(crate) mod awaited {
     use super::*;
 
-    pub(crate) fn encode<C: Scope, W: Write>(
+    pub(crate) fn encode<C: CodecContext, W: Write>(
         ids: &[PromiseId],
         e: &mut Encoder<W>,
         scope: &mut C,
     ) -> Result<(), encode::Error<W::Error>> {
-        if !scope.spend(ids.len()) {
+        if !scope.reserve_awaited(ids.len()) {
             return Err(encode::Error::message("too many promises awaited"));
         }
-        let execution = scope.execution();
-        let runs: Vec<&[PromiseId]> = ids.chunk_by(|a, b| follows(a, b, execution)).collect();
-        let items = runs.iter().map(|run| if is_pair_worth(run) { 1 } else { run.len() as u64 }).sum();
+        let execution = scope.execution_id();
+        let runs: Vec<&[PromiseId]> = ids.chunk_by(|a, b| is_next_child(a, b, execution)).collect();
+        let items = runs.iter().map(|run| if encodes_as_run(run) { 1 } else { run.len() as u64 }).sum();
         e.array(items)?;
         for run in runs {
-            match run.first().and_then(|first| first.number_in(execution)) {
-                Some(first) if is_pair_worth(run) => {
+            match run.first().and_then(|first| first.child_number_in(execution)) {
+                Some(first) if encodes_as_run(run) => {
                     e.array(2)?.u32(first)?.u64(run.len() as u64)?;
                 }
                 _ => run.iter().try_for_each(|id| id.encode(e, scope))?,
@@ -95,26 +95,26 @@ pub(crate) mod awaited {
         Ok(())
     }
 
-    fn follows(a: &PromiseId, b: &PromiseId, execution: ExecutionId) -> bool {
-        let next = a.number_in(execution).and_then(|number| number.checked_add(1));
-        next.is_some() && next == b.number_in(execution)
+    fn is_next_child(a: &PromiseId, b: &PromiseId, execution: ExecutionId) -> bool {
+        let next = a.child_number_in(execution).and_then(|number| number.checked_add(1));
+        next.is_some() && next == b.child_number_in(execution)
     }
 
-    fn is_pair_worth(run: &[PromiseId]) -> bool {
+    fn encodes_as_run(run: &[PromiseId]) -> bool {
         run.len() > 2
     }
 
-    pub(crate) fn decode<C: Scope>(d: &mut Decoder<'_>, scope: &mut C) -> Result<Vec<PromiseId>, decode::Error> {
+    pub(crate) fn decode<C: CodecContext>(d: &mut Decoder<'_>, scope: &mut C) -> Result<Vec<PromiseId>, decode::Error> {
         let items = d.array()?.ok_or_else(|| decode::Error::message("awaited ids of unknown number"))?;
         let mut ids = Vec::new();
         for _ in 0..items {
             match read_run(d)? {
                 Some((first, count)) => {
-                    spend(scope, count)?;
-                    ids.extend((0..count as u32).map(|offset| scope.execution().child(first + offset)));
+                    try_reserve_awaited(scope, count)?;
+                    ids.extend((0..count as u32).map(|offset| scope.execution_id().child_promise(first + offset)));
                 }
                 None => {
-                    spend(scope, 1)?;
+                    try_reserve_awaited(scope, 1)?;
                     ids.push(PromiseId::decode(d, scope)?);
                 }
             }
@@ -122,8 +122,8 @@ pub(crate) mod awaited {
         Ok(ids)
     }
 
-    fn spend<C: Scope>(scope: &mut C, promises: usize) -> Result<(), decode::Error> {
-        if scope.spend(promises) { Ok(()) } else { Err(decode::Error::message("too many promises awaited")) }
+    fn try_reserve_awaited<C: CodecContext>(scope: &mut C, promises: usize) -> Result<(), decode::Error> {
+        if scope.reserve_awaited(promises) { Ok(()) } else { Err(decode::Error::message("too many promises awaited")) }
     }
 
     /// A run, or nothing read if a plain id comes.

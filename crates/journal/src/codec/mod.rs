@@ -26,18 +26,18 @@ pub(crate) use scalars::{delivery, performer, retryable, shared_bytes};
 use crate::{Event, ExecutionId, JournalEvent, Timestamp};
 
 /// The version that [`encode`] writes.
-pub const VERSION: u8 = 1;
+pub const FORMAT_VERSION: u8 = 1;
 
 const MAGIC: [u8; 2] = *b"OJ";
 const HEADER_BYTES: usize = MAGIC.len() + 1 + 4;
 
 /// How many promises the awaits of one record may name together: a few bytes can name very many. A single await
 /// always fits ([`crate::rules::AWAITED_MAX`]); where several do not, they go into several records.
-pub const AWAITED_MAX: usize = 1 << 20;
+pub const RECORD_AWAITED_MAX: usize = 1 << 20;
 
 /// Why bytes could not be written or read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum CodecError {
+pub enum JournalCodecError {
     /// The events do not follow each other.
     #[error("a record holds consecutive events: sequence {found} where {expected} was expected")]
     NotConsecutive {
@@ -47,13 +47,13 @@ pub enum CodecError {
         found: u64,
     },
     /// The awaits of one record name more promises than [`AWAITED_MAX`].
-    #[error("the awaits of one record name more than {AWAITED_MAX} promises")]
+    #[error("the awaits of one record name more than {RECORD_AWAITED_MAX} promises")]
     TooManyAwaited,
     /// The bytes do not begin like a record.
     #[error("not a journal record")]
     NotARecord,
     /// A newer Onward wrote the record.
-    #[error("the record has version {0}, this Onward reads version {VERSION}: use a newer one")]
+    #[error("the record has version {0}, this Onward reads version {FORMAT_VERSION}: use a newer one")]
     Version(u8),
     /// The bytes are not those that were written, or belong to another execution.
     #[error("the record is damaged or belongs to another execution")]
@@ -64,56 +64,56 @@ pub enum CodecError {
 }
 
 /// What the encoding of an id depends on: whose journal it is, and how much an await may still name.
-pub(crate) trait Scope {
-    fn execution(&self) -> ExecutionId;
+pub(crate) trait CodecContext {
+    fn execution_id(&self) -> ExecutionId;
     /// Takes `promises` off what awaits may still name; `false` if that is too much.
-    fn spend(&mut self, promises: usize) -> bool;
+    fn reserve_awaited(&mut self, promises: usize) -> bool;
 }
 
-struct Record {
+struct RecordContext {
     execution: ExecutionId,
-    awaited: usize,
+    awaited_count: usize,
 }
 
-impl Scope for Record {
-    fn execution(&self) -> ExecutionId {
+impl CodecContext for RecordContext {
+    fn execution_id(&self) -> ExecutionId {
         self.execution
     }
 
-    fn spend(&mut self, promises: usize) -> bool {
-        self.awaited = self.awaited.saturating_add(promises);
-        self.awaited <= AWAITED_MAX
+    fn reserve_awaited(&mut self, promises: usize) -> bool {
+        self.awaited_count = self.awaited_count.saturating_add(promises);
+        self.awaited_count <= RECORD_AWAITED_MAX
     }
 }
 
 /// Writes events as one record.
-pub fn encode(execution: ExecutionId, events: &[JournalEvent]) -> Result<Vec<u8>, CodecError> {
+pub fn encode_record(execution: ExecutionId, events: &[JournalEvent]) -> Result<Vec<u8>, JournalCodecError> {
     let first = events.first().map_or(0, |event| event.sequence);
     for (index, event) in events.iter().enumerate() {
         let expected = first.saturating_add(index as u64);
         if event.sequence != expected {
-            return Err(CodecError::NotConsecutive { expected, found: event.sequence });
+            return Err(JournalCodecError::NotConsecutive { expected, found: event.sequence });
         }
     }
     let mut record = Vec::with_capacity(HEADER_BYTES + 32 + 48 * events.len());
     record.extend_from_slice(&MAGIC);
-    record.push(VERSION);
+    record.push(FORMAT_VERSION);
     record.extend_from_slice(&[0; 4]);
     let mut out = Encoder::new(record);
     // Writing to memory cannot fail; the budget for awaits is the one thing that can run out.
-    encode_body(&mut out, execution, first, events).map_err(|_| CodecError::TooManyAwaited)?;
+    encode_body(&mut out, execution, first, events).map_err(|_| JournalCodecError::TooManyAwaited)?;
     let mut record = out.into_writer();
-    let crc = checksum(execution, VERSION, &record[HEADER_BYTES..]);
+    let crc = record_checksum(execution, FORMAT_VERSION, &record[HEADER_BYTES..]);
     record[MAGIC.len() + 1..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
     Ok(record)
 }
 
-type Out = Encoder<Vec<u8>>;
-type OutError = minicbor::encode::Error<std::convert::Infallible>;
+type RecordEncoder = Encoder<Vec<u8>>;
+type RecordEncodeError = minicbor::encode::Error<std::convert::Infallible>;
 
-fn encode_body(out: &mut Out, execution: ExecutionId, first: u64, events: &[JournalEvent]) -> Result<(), OutError> {
+fn encode_body(out: &mut RecordEncoder, execution: ExecutionId, first: u64, events: &[JournalEvent]) -> Result<(), RecordEncodeError> {
     let base = events.first().map_or(0, |event| event.timestamp.as_micros());
-    let mut scope = Record { execution, awaited: 0 };
+    let mut scope = RecordContext { execution, awaited_count: 0 };
     out.array(3)?.u64(first)?.i64(base)?.array(events.len() as u64)?;
     for item in events {
         out.array(2)?.i64(item.timestamp.as_micros() - base)?.encode_with(&item.event, &mut scope)?;
@@ -122,38 +122,38 @@ fn encode_body(out: &mut Out, execution: ExecutionId, first: u64, events: &[Jour
 }
 
 /// Reads what [`encode`] wrote for the same execution.
-pub fn decode(execution: ExecutionId, record: &[u8]) -> Result<Vec<JournalEvent>, CodecError> {
-    let (header, body) = record.split_at_checked(HEADER_BYTES).ok_or(CodecError::NotARecord)?;
+pub fn decode_record(execution: ExecutionId, record: &[u8]) -> Result<Vec<JournalEvent>, JournalCodecError> {
+    let (header, body) = record.split_at_checked(HEADER_BYTES).ok_or(JournalCodecError::NotARecord)?;
     let [m0, m1, version, crc @ ..] = header else {
-        return Err(CodecError::NotARecord);
+        return Err(JournalCodecError::NotARecord);
     };
     if [*m0, *m1] != MAGIC {
-        return Err(CodecError::NotARecord);
+        return Err(JournalCodecError::NotARecord);
     }
-    if *version != VERSION {
-        return Err(CodecError::Version(*version));
+    if *version != FORMAT_VERSION {
+        return Err(JournalCodecError::Version(*version));
     }
-    if crc != checksum(execution, *version, body).to_le_bytes() {
-        return Err(CodecError::Checksum);
+    if crc != record_checksum(execution, *version, body).to_le_bytes() {
+        return Err(JournalCodecError::Checksum);
     }
     decode_body(execution, body)
 }
 
 /// Reads a record's body without its checksum: for fuzzing, which would never guess one.
 #[doc(hidden)]
-pub fn decode_body(execution: ExecutionId, body: &[u8]) -> Result<Vec<JournalEvent>, CodecError> {
+pub fn decode_body(execution: ExecutionId, body: &[u8]) -> Result<Vec<JournalEvent>, JournalCodecError> {
     let mut bytes = Decoder::new(body);
-    let events = read_body(&mut bytes, execution).map_err(|error| CodecError::Malformed(error.to_string()))?;
+    let events = read_body(&mut bytes, execution).map_err(|error| JournalCodecError::Malformed(error.to_string()))?;
     match bytes.position() {
         end if end == body.len() => Ok(events),
-        end => Err(CodecError::Malformed(format!("bytes after the end at {end}"))),
+        end => Err(JournalCodecError::Malformed(format!("bytes after the end at {end}"))),
     }
 }
 
-type InError = minicbor::decode::Error;
+type RecordDecodeError = minicbor::decode::Error;
 
-fn read_body(bytes: &mut Decoder<'_>, execution: ExecutionId) -> Result<Vec<JournalEvent>, InError> {
-    let mut scope = Record { execution, awaited: 0 };
+fn read_body(bytes: &mut Decoder<'_>, execution: ExecutionId) -> Result<Vec<JournalEvent>, RecordDecodeError> {
+    let mut scope = RecordContext { execution, awaited_count: 0 };
     let fields = expect_array(bytes, 3)?;
     let first = bytes.u64()?;
     let base = bytes.i64()?;
@@ -161,39 +161,39 @@ fn read_body(bytes: &mut Decoder<'_>, execution: ExecutionId) -> Result<Vec<Jour
     // A count that the bytes cannot hold is found out below; it must not be believed here.
     let mut events = Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(bytes.input().len() / 4));
     for index in 0..count {
-        let sequence = first.checked_add(index).ok_or_else(|| InError::message("sequence overflow"))?;
+        let sequence = first.checked_add(index).ok_or_else(|| RecordDecodeError::message("sequence overflow"))?;
         events.push(read_item(bytes, sequence, base, &mut scope)?);
     }
-    skip(bytes, fields - 3)?;
+    skip_elements(bytes, fields - 3)?;
     Ok(events)
 }
 
-fn read_item(bytes: &mut Decoder<'_>, sequence: u64, base: i64, scope: &mut Record) -> Result<JournalEvent, InError> {
+fn read_item(bytes: &mut Decoder<'_>, sequence: u64, base: i64, scope: &mut RecordContext) -> Result<JournalEvent, RecordDecodeError> {
     let fields = expect_array(bytes, 2)?;
     let timestamp = base.checked_add(bytes.i64()?).and_then(Timestamp::from_micros);
-    let timestamp = timestamp.ok_or_else(|| InError::message("timestamp out of range"))?;
+    let timestamp = timestamp.ok_or_else(|| RecordDecodeError::message("timestamp out of range"))?;
     let event: Event = bytes.decode_with(scope)?;
-    skip(bytes, fields - 2)?;
+    skip_elements(bytes, fields - 2)?;
     Ok(JournalEvent { sequence, timestamp, event })
 }
 
 /// The length of an array that has at least `known` elements; later versions may have appended more.
-fn expect_array(bytes: &mut Decoder<'_>, known: u64) -> Result<u64, InError> {
+fn expect_array(bytes: &mut Decoder<'_>, known: u64) -> Result<u64, RecordDecodeError> {
     match definite_array(bytes)? {
         length if length >= known => Ok(length),
-        _ => Err(InError::message("array too short").at(bytes.position())),
+        _ => Err(RecordDecodeError::message("array too short").at(bytes.position())),
     }
 }
 
-fn definite_array(bytes: &mut Decoder<'_>) -> Result<u64, InError> {
-    bytes.array()?.ok_or_else(|| InError::message("array of unknown length").at(bytes.position()))
+fn definite_array(bytes: &mut Decoder<'_>) -> Result<u64, RecordDecodeError> {
+    bytes.array()?.ok_or_else(|| RecordDecodeError::message("array of unknown length").at(bytes.position()))
 }
 
-fn skip(bytes: &mut Decoder<'_>, elements: u64) -> Result<(), InError> {
+fn skip_elements(bytes: &mut Decoder<'_>, elements: u64) -> Result<(), RecordDecodeError> {
     (0..elements).try_for_each(|_| bytes.skip())
 }
 
-fn checksum(execution: ExecutionId, version: u8, body: &[u8]) -> u32 {
+fn record_checksum(execution: ExecutionId, version: u8, body: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(execution.as_bytes());
     crc.update(&[version]);

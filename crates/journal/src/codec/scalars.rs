@@ -7,11 +7,11 @@ use minicbor::decode::{self, Decode, Decoder};
 use minicbor::encode::{self, Encode, Encoder, Write};
 
 use crate::{
-    ComponentDigest, Delivery, ErrorKind, ExecutionId, Factor, Jitter, Name, Payload, Performer, Text, Timestamp,
+    ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionId, BackoffFactor, RetryJitter, BoundedName, Payload, InvokePerformer, SharedText, Timestamp,
 };
 
 /// How a type is written and read: `Type: write |encoder, value|, read |decoder|`.
-macro_rules! scalar {
+macro_rules! scalar_codec {
     ($type:ty: write |$e:ident, $value:ident| $write:expr, read |$d:ident| $read:expr) => {
         impl<C> Encode<C> for $type {
             fn encode<W: Write>(&self, $e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
@@ -28,30 +28,30 @@ macro_rules! scalar {
     };
 }
 
-scalar!(Text: write |e, text| e.str(text), read |d| d.str().map(Self::from));
-scalar!(Payload: write |e, payload| e.str(payload.as_str()), read |d| {
+scalar_codec!(SharedText: write |e, text| e.str(text), read |d| d.str().map(Self::from));
+scalar_codec!(Payload: write |e, payload| e.str(payload.as_str()), read |d| {
     Self::parse(d.str()?).map_err(decode::Error::custom)
 });
-scalar!(Name: write |e, name| e.str(name), read |d| d.str()?.parse().map_err(decode::Error::custom));
-scalar!(ErrorKind: write |e, kind| e.str(kind.as_str()), read |d| d.str()?.parse().map_err(decode::Error::custom));
-scalar!(ComponentDigest: write |e, digest| e.bytes(digest.as_bytes()), read |d| {
+scalar_codec!(BoundedName: write |e, name| e.str(name), read |d| d.str()?.parse().map_err(decode::Error::custom));
+scalar_codec!(ErrorKind: write |e, kind| e.str(kind.as_str()), read |d| d.str()?.parse().map_err(decode::Error::custom));
+scalar_codec!(ComponentDigest: write |e, digest| e.bytes(digest.as_bytes()), read |d| {
     d.bytes()?.try_into().map(Self::from_bytes).map_err(decode::Error::custom)
 });
-scalar!(ExecutionId: write |e, id| e.bytes(id.as_bytes()), read |d| {
+scalar_codec!(ExecutionId: write |e, id| e.bytes(id.as_bytes()), read |d| {
     d.bytes()?.try_into().map(Self::from_bytes).map_err(decode::Error::custom)
 });
-scalar!(Timestamp: write |e, at| e.i64(at.as_micros()), read |d| {
+scalar_codec!(Timestamp: write |e, at| e.i64(at.as_micros()), read |d| {
     Self::from_micros(d.i64()?).ok_or_else(|| decode::Error::message("timestamp out of range"))
 });
-scalar!(Factor: write |e, factor| e.u32(factor.as_permille()), read |d| {
+scalar_codec!(BackoffFactor: write |e, factor| e.u32(factor.as_permille()), read |d| {
     Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("factor out of range"))
 });
-scalar!(Jitter: write |e, jitter| e.u32(jitter.as_permille()), read |d| {
+scalar_codec!(RetryJitter: write |e, jitter| e.u32(jitter.as_permille()), read |d| {
     Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("jitter out of range"))
 });
 
 /// A field that is left out while it has its usual value, for which null stands too.
-macro_rules! usual {
+macro_rules! default_field {
     ($module:ident: $type:ty = $usual:expr) => {
         pub(crate) mod $module {
             use super::*;
@@ -83,40 +83,40 @@ macro_rules! usual {
     };
 }
 
-usual!(delivery: Delivery = Delivery::AtLeastOnce);
-usual!(retryable: bool = true);
+default_field!(delivery: DeliveryGuarantee = DeliveryGuarantee::AtLeastOnce);
+default_field!(retryable: bool = true);
 
 /// Nothing for the owner, the id of a child, or `true` for a worker.
 pub(crate) mod performer {
     use super::*;
 
     pub(crate) fn encode<C, W: Write>(
-        performer: &Performer,
+        performer: &InvokePerformer,
         e: &mut Encoder<W>,
         scope: &mut C,
     ) -> Result<(), encode::Error<W::Error>> {
         match performer {
-            Performer::Owner => e.null()?.ok(),
-            Performer::Child(child) => child.encode(e, scope),
-            Performer::Worker => e.bool(true)?.ok(),
+            InvokePerformer::Owner => e.null()?.ok(),
+            InvokePerformer::Child(child) => child.encode(e, scope),
+            InvokePerformer::Worker => e.bool(true)?.ok(),
         }
     }
 
     /// What is not known here is refused: it must not pass for the owner.
-    pub(crate) fn decode<C>(d: &mut Decoder<'_>, scope: &mut C) -> Result<Performer, decode::Error> {
+    pub(crate) fn decode<C>(d: &mut Decoder<'_>, scope: &mut C) -> Result<InvokePerformer, decode::Error> {
         match d.datatype()? {
-            Type::Null => d.null().map(|()| Performer::Owner),
-            Type::Bool if d.bool()? => Ok(Performer::Worker),
-            Type::Bytes => ExecutionId::decode(d, scope).map(Performer::Child),
+            Type::Null => d.null().map(|()| InvokePerformer::Owner),
+            Type::Bool if d.bool()? => Ok(InvokePerformer::Worker),
+            Type::Bytes => ExecutionId::decode(d, scope).map(InvokePerformer::Child),
             _ => Err(decode::Error::message("unknown performer").at(d.position())),
         }
     }
 
-    pub(crate) fn nil() -> Option<Performer> {
-        Some(Performer::Owner)
+    pub(crate) fn nil() -> Option<InvokePerformer> {
+        Some(InvokePerformer::Owner)
     }
 
-    pub(crate) fn is_nil(performer: &Performer) -> bool {
+    pub(crate) fn is_nil(performer: &InvokePerformer) -> bool {
         performer.is_owner()
     }
 }

@@ -5,184 +5,184 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{LineError, policy};
-use crate::excerpt::excerpt;
+use super::{JournalLineError, retry_policy};
+use crate::excerpt::excerpt_text;
 use crate::{
-    AwaitKind, Delivery, ErrorKind, ExecutionError, ExecutionId, InvokeKind, InvokeResult, Name, Payload, Performer,
-    RetryPolicy, Text, Timestamp, hex,
+    AwaitKind, DeliveryGuarantee, ErrorKind, ExecutionError, ExecutionId, InvokeKind, InvokeResult, BoundedName, Payload, InvokePerformer,
+    RetryPolicy, SharedText, Timestamp, hex,
 };
 
 /// A field's name and its JSON text, if the line has it.
 #[derive(Clone, Copy)]
-pub(super) struct Field<'a> {
+pub(super) struct JournalLineField<'a> {
     pub(super) name: &'static str,
     pub(super) raw: Option<&'a RawValue>,
 }
 
-type Result<T> = std::result::Result<T, LineError>;
+type Result<T> = std::result::Result<T, JournalLineError>;
 
-impl<'a> Field<'a> {
-    fn wrong(self, expected: &str) -> LineError {
+impl<'a> JournalLineField<'a> {
+    fn mismatch_error(self, expected: &str) -> JournalLineError {
         match self.raw {
-            None => LineError(format!("field `{}` is missing: expected {expected}", self.name)),
+            None => JournalLineError(format!("field `{}` is missing: expected {expected}", self.name)),
             Some(raw) => {
-                let found = excerpt(raw.get());
-                LineError(format!("field `{}` is {found}: expected {expected}", self.name))
+                let found = excerpt_text(raw.get());
+                JournalLineError(format!("field `{}` is {found}: expected {expected}", self.name))
             }
         }
     }
 
     /// Absent and null are the same.
-    pub(super) fn optional(self) -> Option<Self> {
+    pub(super) fn non_null(self) -> Option<Self> {
         self.raw.filter(|raw| raw.get() != "null").map(|_| self)
     }
 
-    fn parse<T: Deserialize<'a>>(self, expected: &str) -> Result<T> {
-        let raw = self.raw.ok_or_else(|| self.wrong(expected))?;
-        serde_json::from_str(raw.get()).map_err(|_| self.wrong(expected))
+    fn parse_value<T: Deserialize<'a>>(self, expected: &str) -> Result<T> {
+        let raw = self.raw.ok_or_else(|| self.mismatch_error(expected))?;
+        serde_json::from_str(raw.get()).map_err(|_| self.mismatch_error(expected))
     }
 
     /// A list would be read as an object too, by position: refuse it.
-    fn object<T: Deserialize<'a>>(self, expected: &str) -> Result<T> {
+    fn parse_object<T: Deserialize<'a>>(self, expected: &str) -> Result<T> {
         match self.raw {
-            Some(raw) if !raw.get().starts_with('{') => Err(self.wrong(expected)),
-            _ => self.parse(expected),
+            Some(raw) if !raw.get().starts_with('{') => Err(self.mismatch_error(expected)),
+            _ => self.parse_value(expected),
         }
     }
 
-    pub(super) fn payload(self) -> Result<Payload> {
+    pub(super) fn read_payload(self) -> Result<Payload> {
         let expected = "any JSON value, nested at most 128 deep";
-        self.raw.and_then(|raw| Payload::from_raw(raw).ok()).ok_or_else(|| self.wrong(expected))
+        self.raw.and_then(|raw| Payload::from_raw(raw).ok()).ok_or_else(|| self.mismatch_error(expected))
     }
 
-    pub(super) fn text(self) -> Result<Text> {
-        let text: std::borrow::Cow<'_, str> = self.parse("a string")?;
-        Ok(Text::from(&*text))
+    pub(super) fn read_text(self) -> Result<SharedText> {
+        let text: std::borrow::Cow<'_, str> = self.parse_value("a string")?;
+        Ok(SharedText::from(&*text))
     }
 
-    pub(super) fn name(self) -> Result<Name> {
+    pub(super) fn read_name(self) -> Result<BoundedName> {
         let expected = "a string of 1 to 1024 bytes without control characters";
-        let text = self.text().map_err(|_| self.wrong(expected))?;
-        text.parse().map_err(|_| self.wrong(expected))
+        let text = self.read_text().map_err(|_| self.mismatch_error(expected))?;
+        text.parse().map_err(|_| self.mismatch_error(expected))
     }
 
     /// A reason may be left out.
-    pub(super) fn reason(self) -> Result<Text> {
-        self.optional().map_or_else(|| Ok(Text::from("")), Self::text)
+    pub(super) fn read_reason(self) -> Result<SharedText> {
+        self.non_null().map_or_else(|| Ok(SharedText::from("")), Self::read_text)
     }
 
-    pub(super) fn unsigned(self) -> Result<u64> {
-        self.parse("an integer from 0")
+    pub(super) fn read_unsigned(self) -> Result<u64> {
+        self.parse_value("an integer from 0")
     }
 
     /// An attempt. Whether it is the right one is for the rules to say.
-    pub(super) fn attempt(self) -> Result<u32> {
-        self.parse("an integer from 1 to 4294967295")
+    pub(super) fn read_attempt(self) -> Result<u32> {
+        self.parse_value("an integer from 1 to 4294967295")
     }
 
     /// RFC 3339, or milliseconds since 1970.
-    pub(super) fn instant(self) -> Result<Timestamp> {
+    pub(super) fn read_timestamp(self) -> Result<Timestamp> {
         let expected = "an RFC 3339 instant such as \"2026-03-01T12:00:00Z\"";
-        if let Ok(ms) = self.parse::<i64>(expected) {
-            return ms.checked_mul(1_000).and_then(Timestamp::from_micros).ok_or_else(|| self.wrong(expected));
+        if let Ok(ms) = self.parse_value::<i64>(expected) {
+            return ms.checked_mul(1_000).and_then(Timestamp::from_micros).ok_or_else(|| self.mismatch_error(expected));
         }
-        self.text().ok().and_then(|text| text.parse().ok()).ok_or_else(|| self.wrong(expected))
+        self.read_text().ok().and_then(|text| text.parse().ok()).ok_or_else(|| self.mismatch_error(expected))
     }
 
-    pub(super) fn bytes(self) -> Result<Arc<[u8]>> {
+    pub(super) fn read_hex_bytes(self) -> Result<Arc<[u8]>> {
         let expected = "a string of hex digits";
-        let text = self.text().map_err(|_| self.wrong(expected))?;
-        hex::decode(text.strip_prefix("0x").unwrap_or(&text)).map(Arc::from).ok_or_else(|| self.wrong(expected))
+        let text = self.read_text().map_err(|_| self.mismatch_error(expected))?;
+        hex::decode_hex(text.strip_prefix("0x").unwrap_or(&text)).map(Arc::from).ok_or_else(|| self.mismatch_error(expected))
     }
 
-    pub(super) fn invoke_kind(self) -> Result<InvokeKind> {
+    pub(super) fn read_invoke_kind(self) -> Result<InvokeKind> {
         let expected = "\"function\" or \"http\"";
-        match &*self.text().map_err(|_| self.wrong(expected))? {
+        match &*self.read_text().map_err(|_| self.mismatch_error(expected))? {
             "function" => Ok(InvokeKind::Function),
             "http" => Ok(InvokeKind::Http),
-            _ => Err(self.wrong(expected)),
+            _ => Err(self.mismatch_error(expected)),
         }
     }
 
     /// A delivery may be left out.
-    pub(super) fn delivery(self) -> Result<Delivery> {
-        let Some(field) = self.optional() else {
-            return Ok(Delivery::default());
+    pub(super) fn read_delivery(self) -> Result<DeliveryGuarantee> {
+        let Some(field) = self.non_null() else {
+            return Ok(DeliveryGuarantee::default());
         };
         let expected = "\"at_least_once\" or \"at_most_once\"";
-        let text = field.text().map_err(|_| field.wrong(expected))?;
-        let known = [Delivery::AtLeastOnce, Delivery::AtMostOnce];
-        known.into_iter().find(|delivery| delivery.as_str() == &*text).ok_or_else(|| field.wrong(expected))
+        let text = field.read_text().map_err(|_| field.mismatch_error(expected))?;
+        let known = [DeliveryGuarantee::AtLeastOnce, DeliveryGuarantee::AtMostOnce];
+        known.into_iter().find(|delivery| delivery.as_str() == &*text).ok_or_else(|| field.mismatch_error(expected))
     }
 
     /// A child or a worker; whoever runs the execution if neither is named.
-    pub(super) fn performer(self, worker: Field<'_>) -> Result<Performer> {
-        match (self.optional(), worker.optional()) {
-            (None, None) => Ok(Performer::Owner),
-            (Some(child), None) => child.execution().map(Performer::Child),
-            (None, Some(worker)) if worker.parse::<bool>("true")? => Ok(Performer::Worker),
-            (_, Some(worker)) => Err(worker.wrong("true, and no child")),
+    pub(super) fn read_performer(self, worker: JournalLineField<'_>) -> Result<InvokePerformer> {
+        match (self.non_null(), worker.non_null()) {
+            (None, None) => Ok(InvokePerformer::Owner),
+            (Some(child), None) => child.read_execution_id().map(InvokePerformer::Child),
+            (None, Some(worker)) if worker.parse_value::<bool>("true")? => Ok(InvokePerformer::Worker),
+            (_, Some(worker)) => Err(worker.mismatch_error("true, and no child")),
         }
     }
 
     /// `signal_name` belongs to a wait for a signal and to no other.
-    pub(super) fn await_kind(self, signal_name: Field<'_>) -> Result<AwaitKind> {
+    pub(super) fn read_await_kind(self, signal_name: JournalLineField<'_>) -> Result<AwaitKind> {
         let expected = "\"single\", \"any\", \"all\" or \"signal\"";
-        match &*self.text().map_err(|_| self.wrong(expected))? {
+        match &*self.read_text().map_err(|_| self.mismatch_error(expected))? {
             "single" => Ok(AwaitKind::Single),
             "any" => Ok(AwaitKind::Any),
             "all" => Ok(AwaitKind::All),
-            "signal" => Ok(AwaitKind::Signal(signal_name.name()?)),
-            _ => Err(self.wrong(expected)),
+            "signal" => Ok(AwaitKind::Signal(signal_name.read_name()?)),
+            _ => Err(self.mismatch_error(expected)),
         }
     }
 
     /// `{"kind": …, "message": …, "retryable": …}`; a bare string is a user error with that message.
-    pub(super) fn error(self) -> Result<ExecutionError> {
+    pub(super) fn read_error(self) -> Result<ExecutionError> {
         let expected = "an object with a string `kind` (and `message`, and `retryable`), or a string";
-        if let Ok(message) = self.text() {
+        if let Ok(message) = self.read_text() {
             return Ok(ExecutionError::new(ErrorKind::UserError, message));
         }
-        let error: ErrorObject<'_> = self.object(expected)?;
-        error.read().ok_or_else(|| self.wrong(expected))
+        let error: ErrorObject<'_> = self.parse_object(expected)?;
+        error.to_execution_error().ok_or_else(|| self.mismatch_error(expected))
     }
 
     /// `{"ok": VALUE}` or `{"err": ERROR}`.
-    pub(super) fn result(self) -> Result<InvokeResult> {
+    pub(super) fn read_result(self) -> Result<InvokeResult> {
         let expected = "{\"ok\": VALUE} or {\"err\": {\"kind\": …, \"message\": …}}";
-        let object: ResultObject<'_> = self.object(expected)?;
-        let ok = Field { name: self.name, raw: object.ok };
-        let err = Field { name: self.name, raw: object.err };
-        match (ok.optional(), err.optional()) {
-            (None, Some(err)) => err.error().map(Err).map_err(|_| self.wrong(expected)),
-            (_, None) if ok.raw.is_some() => ok.payload().map(Ok),
-            _ => Err(self.wrong(expected)),
+        let object: ResultObject<'_> = self.parse_object(expected)?;
+        let ok = JournalLineField { name: self.name, raw: object.ok };
+        let err = JournalLineField { name: self.name, raw: object.err };
+        match (ok.non_null(), err.non_null()) {
+            (None, Some(err)) => err.read_error().map(Err).map_err(|_| self.mismatch_error(expected)),
+            (_, None) if ok.raw.is_some() => ok.read_payload().map(Ok),
+            _ => Err(self.mismatch_error(expected)),
         }
     }
 
-    pub(super) fn retry_policy(self) -> Result<Option<Box<RetryPolicy>>> {
-        let Some(field) = self.optional() else {
+    pub(super) fn read_retry_policy(self) -> Result<Option<Box<RetryPolicy>>> {
+        let Some(field) = self.non_null() else {
             return Ok(None);
         };
-        let expected = policy::EXPECTED;
-        let object: policy::Object<'_> = field.object(expected)?;
-        object.read().map(|policy| Some(Box::new(policy))).ok_or_else(|| field.wrong(expected))
+        let expected = retry_policy::POLICY_EXPECTED;
+        let object: retry_policy::RetryPolicyObject<'_> = field.parse_object(expected)?;
+        object.to_retry_policy().map(|policy| Some(Box::new(policy))).ok_or_else(|| field.mismatch_error(expected))
     }
 
     /// The strings of a list.
-    pub(super) fn list(self) -> Result<Vec<std::borrow::Cow<'a, str>>> {
-        self.parse("a list of promise ids")
+    pub(super) fn read_id_list(self) -> Result<Vec<std::borrow::Cow<'a, str>>> {
+        self.parse_value("a list of promise ids")
     }
 
     /// Another execution: it says nothing about the journal's own hash.
-    pub(super) fn execution(self) -> Result<ExecutionId> {
+    pub(super) fn read_execution_id(self) -> Result<ExecutionId> {
         let expected = "an execution id of 64 hex digits";
-        self.text().ok().and_then(|text| text.parse().ok()).ok_or_else(|| self.wrong(expected))
+        self.read_text().ok().and_then(|text| text.parse().ok()).ok_or_else(|| self.mismatch_error(expected))
     }
 
     /// The string that an id is made of.
-    pub(super) fn id_text(self) -> Result<std::borrow::Cow<'a, str>> {
-        self.parse("a promise id such as \"root.1\"")
+    pub(super) fn read_id_text(self) -> Result<std::borrow::Cow<'a, str>> {
+        self.parse_value("a promise id such as \"root.1\"")
     }
 }
 
@@ -197,23 +197,23 @@ struct ErrorObject<'a> {
 }
 
 impl ErrorObject<'_> {
-    fn read(&self) -> Option<ExecutionError> {
+    fn to_execution_error(&self) -> Option<ExecutionError> {
         let kind = self.kind.parse().ok()?;
         let retryable = self.retryable.unwrap_or(true);
-        Some(ExecutionError { kind, message: Text::from(&*self.message), retryable })
+        Some(ExecutionError { kind, message: SharedText::from(&*self.message), retryable })
     }
 }
 
 /// A `RawValue` field that may be absent; present and null are told apart, since `{"ok": null}` is a result.
 #[derive(Deserialize)]
 struct ResultObject<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     ok: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     err: Option<&'a RawValue>,
 }
 
-pub(super) fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+pub(super) fn deserialize_present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)

@@ -10,16 +10,16 @@
 //! ```
 
 mod field;
-mod policy;
+mod retry_policy;
 mod read;
 mod write;
 
 use thiserror::Error;
 
-pub use read::Reader;
-pub use write::Line;
+pub use read::JournalLineReader;
+pub use write::JournalLine;
 
 /// Why a line could not be read: what is wrong and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub struct LineError(String);
+pub struct JournalLineError(String);

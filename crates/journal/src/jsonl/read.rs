@@ -3,207 +3,207 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::LineError;
-use super::field::{Field, present};
-use crate::excerpt::excerpt;
+use super::JournalLineError;
+use super::field::{JournalLineField, deserialize_present};
+use crate::excerpt::excerpt_text;
 use crate::{Event, EventKind, ExecutionId, JoinSetId, JournalEvent, PromiseId};
 
-type Result<T> = std::result::Result<T, LineError>;
+type Result<T> = std::result::Result<T, JournalLineError>;
 
 /// Reads the lines of one journal.
 ///
 /// Ids are relative to the journal's own execution (`root.1`) or carry its hash. Which hash that is need not be known:
 /// the first one that an event names is taken for the journal's own, and the rules refuse any other.
 #[derive(Clone, Debug, Default)]
-pub struct Reader {
-    own: Option<ExecutionId>,
+pub struct JournalLineReader {
+    own_root: Option<ExecutionId>,
     execution: ExecutionId,
 }
 
-impl Reader {
+impl JournalLineReader {
     /// A reader of a journal whose execution is not known.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// A reader of this execution's journal.
-    pub const fn of(execution: ExecutionId) -> Self {
-        Self { own: Some(execution), execution }
+    pub const fn for_execution(execution: ExecutionId) -> Self {
+        Self { own_root: Some(execution), execution }
     }
 
     /// The execution that the events read here belong to: a stand-in of zeros if none was named at the start.
-    pub const fn execution(&self) -> ExecutionId {
+    pub const fn execution_id(&self) -> ExecutionId {
         self.execution
     }
 
     /// Reads one line.
-    pub fn read(&mut self, line: &str) -> Result<JournalEvent> {
-        let line = object(line)?;
-        let sequence = line.sequence().unsigned()?;
-        let timestamp = line.timestamp().instant()?;
-        let name = line.event().text()?;
+    pub fn read_line(&mut self, line: &str) -> Result<JournalEvent> {
+        let line = parse_line_object(line)?;
+        let sequence = line.sequence().read_unsigned()?;
+        let timestamp = line.timestamp().read_timestamp()?;
+        let name = line.event().read_text()?;
         let kind = EventKind::from_name(&name).ok_or_else(|| {
-            let name = excerpt(&name);
-            LineError(format!("field `event` is {name:?}: expected one of the 20 names, such as \"InvokeScheduled\""))
+            let name = excerpt_text(&name);
+            JournalLineError(format!("field `event` is {name:?}: expected one of the 20 names, such as \"InvokeScheduled\""))
         })?;
-        let event = self.event(kind, &line).map_err(|LineError(error)| LineError(format!("{name}: {error}")))?;
+        let event = self.read_event(kind, &line).map_err(|JournalLineError(error)| JournalLineError(format!("{name}: {error}")))?;
         Ok(JournalEvent { sequence, timestamp, event })
     }
 
-    fn event(&mut self, kind: EventKind, line: &Object<'_>) -> Result<Event> {
+    fn read_event(&mut self, kind: EventKind, line: &Object<'_>) -> Result<Event> {
         match kind {
             EventKind::ExecutionStarted => Ok(Event::ExecutionStarted {
                 component_digest: read_digest(line.component_digest())?,
-                input: line.input().payload()?,
-                parent_id: line.parent_id().optional().map(|field| self.parent(field)).transpose()?,
-                idempotency_key: line.idempotency_key().optional().map(Field::text).transpose()?,
+                input: line.input().read_payload()?,
+                parent_id: line.parent_id().non_null().map(|field| self.read_parent_id(field)).transpose()?,
+                idempotency_key: line.idempotency_key().non_null().map(JournalLineField::read_text).transpose()?,
             }),
             EventKind::ExecutionCompleted => Ok(Event::ExecutionCompleted {
-                result: line.result().payload()?,
-                continued_as: line.continued_as().optional().map(Field::execution).transpose()?,
+                result: line.result().read_payload()?,
+                continued_as: line.continued_as().non_null().map(JournalLineField::read_execution_id).transpose()?,
             }),
-            EventKind::ExecutionFailed => Ok(Event::ExecutionFailed { error: line.error().error()? }),
-            EventKind::CancelRequested => Ok(Event::CancelRequested { reason: line.reason().reason()? }),
-            EventKind::ExecutionCancelled => Ok(Event::ExecutionCancelled { reason: line.reason().reason()? }),
+            EventKind::ExecutionFailed => Ok(Event::ExecutionFailed { error: line.error().read_error()? }),
+            EventKind::CancelRequested => Ok(Event::CancelRequested { reason: line.reason().read_reason()? }),
+            EventKind::ExecutionCancelled => Ok(Event::ExecutionCancelled { reason: line.reason().read_reason()? }),
             EventKind::SignalDelivered => Ok(Event::SignalDelivered {
-                signal_name: line.signal_name().name()?,
-                payload: line.payload().payload()?,
-                delivery_id: line.delivery_id().unsigned()?,
+                signal_name: line.signal_name().read_name()?,
+                payload: line.payload().read_payload()?,
+                delivery_id: line.delivery_id().read_unsigned()?,
             }),
             EventKind::ExecutionAwaiting => Ok(Event::ExecutionAwaiting {
-                waiting_on: self.promises(line.waiting_on())?,
-                kind: line.kind().await_kind(line.signal_name())?,
+                waiting_on: self.read_promise_ids(line.waiting_on())?,
+                kind: line.kind().read_await_kind(line.signal_name())?,
             }),
             EventKind::ExecutionResumed => Ok(Event::ExecutionResumed),
-            EventKind::JoinSetCreated => Ok(Event::JoinSetCreated { join_set_id: self.set(line)? }),
+            EventKind::JoinSetCreated => Ok(Event::JoinSetCreated { join_set_id: self.read_join_set_id(line)? }),
             EventKind::JoinSetSubmitted => {
-                Ok(Event::JoinSetSubmitted { join_set_id: self.set(line)?, promise_id: self.promise(line)? })
+                Ok(Event::JoinSetSubmitted { join_set_id: self.read_join_set_id(line)?, promise_id: self.read_promise_id(line)? })
             }
             EventKind::JoinSetAwaited => Ok(Event::JoinSetAwaited {
-                join_set_id: self.set(line)?,
-                promise_id: self.promise(line)?,
-                result: line.result().result()?,
+                join_set_id: self.read_join_set_id(line)?,
+                promise_id: self.read_promise_id(line)?,
+                result: line.result().read_result()?,
             }),
-            _ => self.event_of_promise(kind, line),
+            _ => self.read_promise_event(kind, line),
         }
     }
 
     /// The events whose first field is `promise_id`.
-    fn event_of_promise(&mut self, kind: EventKind, line: &Object<'_>) -> Result<Event> {
-        let promise_id = self.promise(line)?;
+    fn read_promise_event(&mut self, kind: EventKind, line: &Object<'_>) -> Result<Event> {
+        let promise_id = self.read_promise_id(line)?;
         match kind {
             EventKind::InvokeScheduled => Ok(Event::InvokeScheduled {
                 promise_id,
-                kind: line.kind().invoke_kind()?,
-                function_name: line.function_name().name()?,
-                input: line.input().payload()?,
-                retry_policy: line.retry_policy().retry_policy()?,
-                delivery: line.delivery().delivery()?,
+                kind: line.kind().read_invoke_kind()?,
+                function_name: line.function_name().read_name()?,
+                input: line.input().read_payload()?,
+                retry_policy: line.retry_policy().read_retry_policy()?,
+                delivery: line.delivery().read_delivery()?,
             }),
             EventKind::InvokeStarted => Ok(Event::InvokeStarted {
                 promise_id,
-                attempt: line.attempt().attempt()?,
-                performer: line.child().performer(line.worker())?,
+                attempt: line.attempt().read_attempt()?,
+                performer: line.child().read_performer(line.worker())?,
             }),
             EventKind::InvokeCompleted => Ok(Event::InvokeCompleted {
                 promise_id,
-                result: line.result().result()?,
-                attempt: line.attempt().attempt()?,
+                result: line.result().read_result()?,
+                attempt: line.attempt().read_attempt()?,
             }),
             EventKind::InvokeRetrying => Ok(Event::InvokeRetrying {
                 promise_id,
-                failed_attempt: line.failed_attempt().attempt()?,
-                error: line.error().error()?,
-                retry_at: line.retry_at().instant()?,
+                failed_attempt: line.failed_attempt().read_attempt()?,
+                error: line.error().read_error()?,
+                retry_at: line.retry_at().read_timestamp()?,
             }),
-            EventKind::RandomGenerated => Ok(Event::RandomGenerated { promise_id, value: line.value().bytes()? }),
-            EventKind::TimeRecorded => Ok(Event::TimeRecorded { promise_id, time: line.time().instant()? }),
+            EventKind::RandomGenerated => Ok(Event::RandomGenerated { promise_id, value: line.value().read_hex_bytes()? }),
+            EventKind::TimeRecorded => Ok(Event::TimeRecorded { promise_id, time: line.time().read_timestamp()? }),
             EventKind::TimerScheduled => Ok(Event::TimerScheduled {
                 promise_id,
-                duration_ms: line.duration_ms().unsigned()?,
-                fire_at: line.fire_at().instant()?,
+                duration_ms: line.duration_ms().read_unsigned()?,
+                fire_at: line.fire_at().read_timestamp()?,
             }),
             EventKind::SignalReceived => Ok(Event::SignalReceived {
                 promise_id,
-                signal_name: line.signal_name().name()?,
-                payload: line.payload().payload()?,
-                delivery_id: line.delivery_id().unsigned()?,
+                signal_name: line.signal_name().read_name()?,
+                payload: line.payload().read_payload()?,
+                delivery_id: line.delivery_id().read_unsigned()?,
             }),
             _ => Ok(Event::TimerFired { promise_id }),
         }
     }
 
-    fn promise(&mut self, line: &Object<'_>) -> Result<PromiseId> {
+    fn read_promise_id(&mut self, line: &Object<'_>) -> Result<PromiseId> {
         let field = line.promise_id();
-        self.id(&field.id_text()?).map_err(|error| in_field(field, error))
+        self.resolve_id(&field.read_id_text()?).map_err(|error| field_error(field, error))
     }
 
-    fn set(&mut self, line: &Object<'_>) -> Result<JoinSetId> {
+    fn read_join_set_id(&mut self, line: &Object<'_>) -> Result<JoinSetId> {
         let field = line.join_set_id();
-        self.id(&field.id_text()?).map(JoinSetId).map_err(|error| in_field(field, error))
+        self.resolve_id(&field.read_id_text()?).map(JoinSetId).map_err(|error| field_error(field, error))
     }
 
-    fn promises(&mut self, field: Field<'_>) -> Result<Vec<PromiseId>> {
-        field.list()?.iter().map(|text| self.id(text).map_err(|error| in_field(field, error))).collect()
+    fn read_promise_ids(&mut self, field: JournalLineField<'_>) -> Result<Vec<PromiseId>> {
+        field.read_id_list()?.iter().map(|text| self.resolve_id(text).map_err(|error| field_error(field, error))).collect()
     }
 
     /// A parent is an operation of another journal, so its hash says nothing about this one's.
-    fn parent(&self, field: Field<'_>) -> Result<PromiseId> {
-        PromiseId::parse(&field.id_text()?, self.execution).map_err(|error| in_field(field, error))
+    fn read_parent_id(&self, field: JournalLineField<'_>) -> Result<PromiseId> {
+        PromiseId::parse(&field.read_id_text()?, self.execution).map_err(|error| field_error(field, error))
     }
 
-    fn id(&mut self, text: &str) -> std::result::Result<PromiseId, crate::IdError> {
+    fn resolve_id(&mut self, text: &str) -> std::result::Result<PromiseId, crate::JournalIdError> {
         let id = PromiseId::parse(text, self.execution)?;
         if text.starts_with("root") {
             return Ok(id);
         }
-        if *self.own.get_or_insert(id.execution_root()) == id.execution_root() {
+        if *self.own_root.get_or_insert(id.execution_root()) == id.execution_root() {
             return PromiseId::new(self.execution, id.path());
         }
         Ok(id)
     }
 }
 
-fn in_field(field: Field<'_>, error: impl std::fmt::Display) -> LineError {
-    LineError(format!("field `{}`: {error}", field.name))
+fn field_error(field: JournalLineField<'_>, error: impl std::fmt::Display) -> JournalLineError {
+    JournalLineError(format!("field `{}`: {error}", field.name))
 }
 
-fn read_digest(field: Field<'_>) -> Result<crate::ComponentDigest> {
-    field.text()?.parse().map_err(|error| in_field(field, error))
+fn read_digest(field: JournalLineField<'_>) -> Result<crate::ComponentDigest> {
+    field.read_text()?.parse().map_err(|error| field_error(field, error))
 }
 
 /// The fields of a line. A list would be read as well, by position: refuse it.
-fn object(line: &str) -> Result<Object<'_>> {
-    let refuse = |reason: &str| LineError(format!("not a journal event: expected one JSON object: {reason}"));
+fn parse_line_object(line: &str) -> Result<Object<'_>> {
+    let refuse = |reason: &str| JournalLineError(format!("not a journal event: expected one JSON object: {reason}"));
     if !line.trim_start().starts_with('{') {
         return Err(refuse("it begins with something else"));
     }
-    serde_json::from_str(line).map_err(|error| refuse(&reason(&error)))
+    serde_json::from_str(line).map_err(|error| refuse(&describe_json_error(&error)))
 }
 
 /// What the JSON parser says, without the line number: it only ever sees one line.
-fn reason(error: &serde_json::Error) -> String {
+fn describe_json_error(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column ", " at column ").replace(" at line 0 column 0", "")
 }
 
-macro_rules! object {
+macro_rules! raw_line {
     ($($field:ident)*) => {
         /// A line with every field there is, unread. Fields that later versions add are passed over.
         #[derive(Deserialize)]
         struct Object<'a> { $(
-            #[serde(borrow, default, deserialize_with = "present")]
+            #[serde(borrow, default, deserialize_with = "deserialize_present")]
             $field: Option<&'a RawValue>,
         )* }
 
         impl<'a> Object<'a> { $(
-            fn $field(&self) -> Field<'a> {
-                Field { name: stringify!($field), raw: self.$field }
+            fn $field(&self) -> JournalLineField<'a> {
+                JournalLineField { name: stringify!($field), raw: self.$field }
             }
         )* }
     };
 }
 
-object! {
+raw_line! {
     sequence timestamp event
     component_digest input parent_id idempotency_key
     result continued_as child worker error reason

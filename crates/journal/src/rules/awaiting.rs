@@ -1,13 +1,13 @@
 //! What can be awaited (H-7, H-8, H-9). A wait for a signal is different: it allocates its promise, and a timer may follow
 //! (CF-4, ID-2).
 
-use crate::fold::Promise;
-use crate::{AwaitKind, Event, Fold, JournalEvent, PromiseId};
+use crate::journal_state::PromiseState;
+use crate::{AwaitKind, Event, JournalState, JournalEvent, PromiseId};
 
 /// How many promises one await may name. The event lists them all.
 pub const AWAITED_MAX: usize = 1 << 16;
 
-pub(crate) fn ids_distinct(_: &Fold, event: &JournalEvent) -> Option<String> {
+pub(crate) fn ids_distinct(_: &JournalState, event: &JournalEvent) -> Option<String> {
     let Event::ExecutionAwaiting { waiting_on, kind } = &event.event else {
         return None;
     };
@@ -29,19 +29,19 @@ fn is_distinct(ids: &[PromiseId]) -> bool {
     sorted.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-pub(crate) fn ids_exist(fold: &Fold, event: &JournalEvent) -> Option<String> {
-    let unknown = awaited(event)?.iter().find(|id| fold.promise(id).is_none())?;
-    Some(format!("{} was never allocated", fold.show(unknown)))
+pub(crate) fn ids_exist(fold: &JournalState, event: &JournalEvent) -> Option<String> {
+    let unknown = awaited_promises(event)?.iter().find(|id| fold.promise_state(id).is_none())?;
+    Some(format!("{} was never allocated", fold.display_id(unknown)))
 }
 
-pub(crate) fn ids_can_complete(fold: &Fold, event: &JournalEvent) -> Option<String> {
+pub(crate) fn ids_can_complete(fold: &JournalState, event: &JournalEvent) -> Option<String> {
     let wrong =
-        awaited(event)?.iter().find(|id| matches!(fold.promise(id), Some(Promise::Value | Promise::JoinSet(_))))?;
-    Some(format!("{} is neither an invoke nor a timer nor a signal", fold.show(wrong)))
+        awaited_promises(event)?.iter().find(|id| matches!(fold.promise_state(id), Some(PromiseState::Value | PromiseState::JoinSet(_))))?;
+    Some(format!("{} is neither an invoke nor a timer nor a signal", fold.display_id(wrong)))
 }
 
 /// The promises of a wait for promises; `None` for a wait for a signal.
-fn awaited(event: &JournalEvent) -> Option<&[PromiseId]> {
+fn awaited_promises(event: &JournalEvent) -> Option<&[PromiseId]> {
     match &event.event {
         Event::ExecutionAwaiting { kind: AwaitKind::Signal(_), .. } => None,
         Event::ExecutionAwaiting { waiting_on, .. } => Some(waiting_on),

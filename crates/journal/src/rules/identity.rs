@@ -1,20 +1,20 @@
 //! Who an operation is (ID-1, ID-2): ids are positions in this execution's call tree, handed out without gaps.
 
-use crate::{AwaitKind, Event, Fold, JournalEvent, PromiseId};
+use crate::{AwaitKind, Event, JournalState, JournalEvent, PromiseId};
 
-pub(crate) fn own_tree(fold: &Fold, event: &JournalEvent) -> Option<String> {
-    let foreign = event.event.promise_ids().find(|id| id.number_in(fold.execution()).is_none())?;
-    Some(format!("{} is not an operation of this execution", fold.show(foreign)))
+pub(crate) fn own_tree(fold: &JournalState, event: &JournalEvent) -> Option<String> {
+    let foreign = event.event.promise_ids().find(|id| id.child_number_in(fold.execution_id()).is_none())?;
+    Some(format!("{} is not an operation of this execution", fold.display_id(foreign)))
 }
 
-pub(crate) fn next_child(fold: &Fold, event: &JournalEvent) -> Option<String> {
+pub(crate) fn next_child(fold: &JournalState, event: &JournalEvent) -> Option<String> {
     let allocated = allocated_by(fold, &event.event)?;
-    let next = fold.next_child();
-    (*allocated != next).then(|| format!("{} where {} was expected", fold.show(allocated), fold.show(&next)))
+    let next = fold.next_promise_id();
+    (*allocated != next).then(|| format!("{} where {} was expected", fold.display_id(allocated), fold.display_id(&next)))
 }
 
 /// The id that the event brings into the call tree, if it does.
-pub(crate) fn allocated_by<'a>(fold: &Fold, event: &'a Event) -> Option<&'a PromiseId> {
+pub(crate) fn allocated_by<'a>(fold: &JournalState, event: &'a Event) -> Option<&'a PromiseId> {
     match event {
         Event::InvokeScheduled { promise_id, .. }
         | Event::RandomGenerated { promise_id, .. }

@@ -16,7 +16,7 @@ use crate::Rule::{self, *};
 /// The content rules an event of this kind is held to, in the order in which a breach is reported.
 ///
 /// S-1 comes before them all, then what the transition table says.
-pub const fn of(kind: EventKind) -> &'static [Rule] {
+pub const fn rules_for_event(kind: EventKind) -> &'static [Rule] {
     match kind {
         ExecutionStarted | ExecutionCompleted | ExecutionFailed | CancelRequested | ExecutionCancelled
         | ExecutionResumed => &[],

@@ -1,8 +1,8 @@
 //! The shape of the list itself (S-1). The rest of the S family is in the transition table.
 
-use crate::{Fold, JournalEvent};
+use crate::{JournalState, JournalEvent};
 
-pub(crate) fn sequence_is_index(fold: &Fold, event: &JournalEvent) -> Option<String> {
-    let expected = fold.version();
+pub(crate) fn sequence_is_index(fold: &JournalState, event: &JournalEvent) -> Option<String> {
+    let expected = fold.next_sequence();
     (event.sequence != expected).then(|| format!("sequence {} where {expected} was expected", event.sequence))
 }

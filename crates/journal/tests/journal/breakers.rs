@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use onward_journal::{
-    Act, AwaitKind, Enforced, ErrorKind, Event, ExecutionError, ExecutionId, Fold, INVARIANTS, JournalEvent, Phase,
-    RetryPolicy, Rule, Timestamp, transition,
+    LifecycleAction, AwaitKind, RuleEnforcement, ErrorKind, Event, ExecutionError, ExecutionId, JournalState, INVARIANTS, JournalEvent, ExecutionPhase,
+    RetryPolicy, Rule, Timestamp, phase_transition,
 };
 
 use onward_journal::rules::AWAITED_MAX;
@@ -44,12 +44,12 @@ fn breaks(rule: Rule, reported: Rule, events: &[JournalEvent]) {
 
 /// Whether the rule's own check refuses the event, whatever the other rules say.
 fn own_check_refuses(rule: Rule, before: &[JournalEvent], last: &JournalEvent) -> bool {
-    let mut fold = Fold::new(own());
-    before.iter().for_each(|event| fold.push(event).unwrap());
+    let mut fold = JournalState::new(own());
+    before.iter().for_each(|event| fold.push_event(event).unwrap());
     match rule.invariant().enforced {
-        Enforced::Content(check) => check(&fold, last).is_some(),
-        Enforced::Status => fold.check(last).is_err_and(|violation| violation.rule == rule),
-        Enforced::Command => false,
+        RuleEnforcement::Content(check) => check(&fold, last).is_some(),
+        RuleEnforcement::Status => fold.check_event(last).is_err_and(|violation| violation.rule == rule),
+        RuleEnforcement::Command => false,
     }
 }
 
@@ -245,7 +245,7 @@ breakers! {
     ];
     H3 => a_recorded_failure_is_not_taken_as_a_permanent_one: [
         started(), created(0), scheduled(1), submitted(0, 1), attempted(1, 1), failed(1, 1),
-        taken_result(0, 1, Err(error("no").permanent()))
+        taken_result(0, 1, Err(error("no").into_permanent()))
     ];
     H4 => the_first_attempt_is_1: [started(), scheduled(0), attempted(0, 2)];
     H4 => the_first_attempt_is_not_0: [started(), scheduled(0), attempted(0, 0)];
@@ -285,10 +285,10 @@ breakers! {
         started(), scheduled_with(0, never_after(ErrorKind::UserError)), attempted(0, 1), retrying(0, 1)
     ];
     H13 => a_permanent_failure_is_not_retried: [
-        started(), scheduled_with(0, only(9)), attempted(0, 1), retrying_after(0, 1, error("never").permanent())
+        started(), scheduled_with(0, only(9)), attempted(0, 1), retrying_after(0, 1, error("never").into_permanent())
     ];
     H13 => a_permanent_failure_is_not_retried_without_a_policy_either: [
-        started(), scheduled(0), attempted(0, 1), retrying_after(0, 1, error("never").permanent())
+        started(), scheduled(0), attempted(0, 1), retrying_after(0, 1, error("never").into_permanent())
     ];
 }
 
@@ -303,9 +303,9 @@ fn a_sequence_number_is_its_index() {
 
 #[test]
 fn a_promise_of_another_execution_is_refused() {
-    let foreign = ExecutionId::from_bytes([1; 32]).child(0);
-    let deep = promise(0).child(0).unwrap();
-    let itself = own().promise();
+    let foreign = ExecutionId::from_bytes([1; 32]).child_promise(0);
+    let deep = promise(0).child_promise(0).unwrap();
+    let itself = own().root_promise();
     for id in [foreign, deep, itself] {
         breaks(Rule::ID1, Rule::ID1, &record(&[started(), timer(0), Event::TimerFired { promise_id: id.clone() }]));
         let wait = Event::ExecutionAwaiting { waiting_on: vec![promise(0), id], kind: AwaitKind::Any };
@@ -318,7 +318,7 @@ fn every_rule_of_a_recorded_journal_has_a_breaker_and_a_clause() {
     let special = [Rule::S1, Rule::ID1];
     let broken: BTreeSet<Rule> = BREAKERS.iter().map(|(rule, _)| *rule).chain(special).collect();
     let judged: BTreeSet<Rule> = oracle::CLAUSES.iter().map(|(rule, _)| *rule).collect();
-    let recorded = INVARIANTS.iter().filter(|invariant| !matches!(invariant.enforced, Enforced::Command));
+    let recorded = INVARIANTS.iter().filter(|invariant| !matches!(invariant.enforced, RuleEnforcement::Command));
     let all: BTreeSet<Rule> = recorded.map(|invariant| invariant.rule).collect();
     assert_eq!(broken, all);
     assert_eq!(judged, all);
@@ -354,7 +354,7 @@ fn the_message_of_a_policy_breach_says_which_limit() {
     };
     assert_eq!(message(only(1)), "root.0 has at most 1 attempts");
     assert_eq!(message(never_after(ErrorKind::UserError)), "root.0 is not retried after a failure of kind user_error");
-    let permanent = retrying_after(0, 1, error("never").permanent());
+    let permanent = retrying_after(0, 1, error("never").into_permanent());
     let told = judge(&record(&[started(), scheduled(0), attempted(0, 1), permanent])).unwrap_err().message;
     assert_eq!(told, "root.0 failed for good, its error is not retryable");
     let timeout_only = scheduled_with(0, never_after(ErrorKind::Timeout));
@@ -428,11 +428,11 @@ fn an_await_names_at_most_65536_promises() {
     let mut events = vec![started()];
     events.extend((0..=AWAITED_MAX as u32).map(timer));
     let numbers: Vec<u32> = (0..=AWAITED_MAX as u32).collect();
-    let mut fold = Fold::new(own());
-    record(&events).iter().for_each(|event| fold.push(event).unwrap());
+    let mut fold = JournalState::new(own());
+    record(&events).iter().for_each(|event| fold.push_event(event).unwrap());
     let wait = |numbers: &[u32]| {
         let event = awaiting(AwaitKind::Any, numbers);
-        fold.check(&JournalEvent { sequence: fold.version(), timestamp: Timestamp::EPOCH, event })
+        fold.check_event(&JournalEvent { sequence: fold.next_sequence(), timestamp: Timestamp::EPOCH, event })
     };
     assert_eq!(wait(&numbers).unwrap_err().rule, Rule::H7);
     assert_eq!(wait(&numbers[1..]), Ok(()));
@@ -458,10 +458,10 @@ fn timestamps_are_for_people() {
 
 #[test]
 fn transition_rules_name_only_status_rules() {
-    for phase in Phase::ALL {
-        for act in Act::ALL {
-            if let Err(rule) = transition(phase, act) {
-                assert!(matches!(rule.invariant().enforced, Enforced::Status), "{rule} is not a status rule");
+    for phase in ExecutionPhase::ALL {
+        for act in LifecycleAction::ALL {
+            if let Err(rule) = phase_transition(phase, act) {
+                assert!(matches!(rule.invariant().enforced, RuleEnforcement::Status), "{rule} is not a status rule");
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Records in storage: damage is seen, limits hold, and what was once written can be read for ever.
 
-use onward_journal::codec::{AWAITED_MAX, CodecError, VERSION, decode, decode_body, encode};
-use onward_journal::jsonl::{Line, Reader};
-use onward_journal::{AwaitKind, Delivery, Event, ExecutionId, JournalEvent, Timestamp};
+use onward_journal::codec::{RECORD_AWAITED_MAX, JournalCodecError, FORMAT_VERSION, decode_record, decode_body, encode_record};
+use onward_journal::jsonl::{JournalLine, JournalLineReader};
+use onward_journal::{AwaitKind, DeliveryGuarantee, Event, ExecutionId, JournalEvent, Timestamp};
 
 use super::script::*;
 
@@ -35,10 +35,10 @@ fn fixtures() -> Vec<(&'static str, &'static [u8], &'static str)> {
 #[test]
 fn records_of_every_released_version_are_read() {
     for (name, record, lines) in fixtures() {
-        let mut reader = Reader::of(own());
-        let expected: Vec<JournalEvent> = lines.lines().map(|line| reader.read(line).unwrap()).collect();
-        assert_eq!(decode(own(), record).unwrap(), expected, "{name}");
-        let written: String = expected.iter().map(|event| format!("{}\n", Line::new(event, own()))).collect();
+        let mut reader = JournalLineReader::for_execution(own());
+        let expected: Vec<JournalEvent> = lines.lines().map(|line| reader.read_line(line).unwrap()).collect();
+        assert_eq!(decode_record(own(), record).unwrap(), expected, "{name}");
+        let written: String = expected.iter().map(|event| format!("{}\n", JournalLine::new(event, own()))).collect();
         assert_eq!(written, lines, "{name}: the JSON form changed");
     }
 }
@@ -47,10 +47,10 @@ fn records_of_every_released_version_are_read() {
 fn the_current_version_writes_its_fixtures_byte_for_byte() {
     let mut kinds = std::collections::BTreeSet::new();
     for (name, record, lines) in fixtures() {
-        let mut reader = Reader::of(own());
-        let events: Vec<JournalEvent> = lines.lines().map(|line| reader.read(line).unwrap()).collect();
+        let mut reader = JournalLineReader::for_execution(own());
+        let events: Vec<JournalEvent> = lines.lines().map(|line| reader.read_line(line).unwrap()).collect();
         kinds.extend(events.iter().map(|event| event.event.kind()));
-        let written = encode(own(), &events).unwrap();
+        let written = encode_record(own(), &events).unwrap();
         if record.is_empty() && std::env::var_os("UPDATE_EXPECT").is_some() {
             // A new fixture. One that exists is never rewritten: it is what an older Onward left behind.
             let path = format!("{}/tests/fixtures/{name}.oj", env!("CARGO_MANIFEST_DIR"));
@@ -74,59 +74,59 @@ fn records_are_compact() {
         scheduled(1),
         awaiting_one(1),
     ]);
-    let step = encode(own(), &events[3..]).unwrap().len();
+    let step = encode_record(own(), &events[3..]).unwrap().len();
     assert!(step <= 72, "the five events of a step take {step} bytes");
-    let wide = encode(own(), &sample()).unwrap().len();
+    let wide = encode_record(own(), &sample()).unwrap().len();
     assert!(wide < 200 * 20, "199 awaited promises in a row are one run, not {wide} bytes");
 }
 
 #[test]
 fn every_flipped_bit_and_every_cut_is_noticed() {
     let events = record(&[started(), scheduled(0), awaiting_one(0), delivered("go", 1, 3)]);
-    let whole = encode(own(), &events).unwrap();
+    let whole = encode_record(own(), &events).unwrap();
     for bit in 0..whole.len() * 8 {
         let mut damaged = whole.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        assert!(decode(own(), &damaged).is_err(), "bit {bit}");
+        assert!(decode_record(own(), &damaged).is_err(), "bit {bit}");
     }
     for length in 0..whole.len() {
-        assert!(decode(own(), &whole[..length]).is_err(), "cut at {length}");
+        assert!(decode_record(own(), &whole[..length]).is_err(), "cut at {length}");
     }
 }
 
 #[test]
 fn a_record_belongs_to_its_execution() {
-    let bytes = encode(own(), &sample()).unwrap();
-    assert_eq!(decode(ExecutionId::default(), &bytes), Err(CodecError::Checksum));
+    let bytes = encode_record(own(), &sample()).unwrap();
+    assert_eq!(decode_record(ExecutionId::default(), &bytes), Err(JournalCodecError::Checksum));
 }
 
 #[test]
 fn what_is_no_record_or_of_a_later_version_is_told_apart() {
-    let bytes = encode(own(), &sample()).unwrap();
+    let bytes = encode_record(own(), &sample()).unwrap();
     let with = |index: usize, byte: u8| {
         let mut bytes = bytes.clone();
         bytes[index] = byte;
-        decode(own(), &bytes).unwrap_err()
+        decode_record(own(), &bytes).unwrap_err()
     };
-    assert_eq!(with(0, b'X'), CodecError::NotARecord);
-    assert_eq!(with(1, b'X'), CodecError::NotARecord);
-    assert_eq!(with(2, VERSION + 1), CodecError::Version(VERSION + 1));
-    assert_eq!(decode(own(), b"OJ"), Err(CodecError::NotARecord));
-    assert_eq!(decode(own(), b""), Err(CodecError::NotARecord));
+    assert_eq!(with(0, b'X'), JournalCodecError::NotARecord);
+    assert_eq!(with(1, b'X'), JournalCodecError::NotARecord);
+    assert_eq!(with(2, FORMAT_VERSION + 1), JournalCodecError::Version(FORMAT_VERSION + 1));
+    assert_eq!(decode_record(own(), b"OJ"), Err(JournalCodecError::NotARecord));
+    assert_eq!(decode_record(own(), b""), Err(JournalCodecError::NotARecord));
 }
 
 #[test]
 fn events_of_a_record_are_consecutive() {
     let mut events = sample();
     events.remove(3);
-    assert_eq!(encode(own(), &events), Err(CodecError::NotConsecutive { expected: 3, found: 4 }));
-    assert_eq!(decode(own(), &encode(own(), &[]).unwrap()), Ok(Vec::new()));
+    assert_eq!(encode_record(own(), &events), Err(JournalCodecError::NotConsecutive { expected: 3, found: 4 }));
+    assert_eq!(decode_record(own(), &encode_record(own(), &[]).unwrap()), Ok(Vec::new()));
 }
 
 #[test]
 fn ids_outside_of_the_execution_round_trip() {
     let foreign = ExecutionId::from_bytes([1; 32]);
-    let ids = [own().promise(), own().child(3).child(4).unwrap(), foreign.promise(), foreign.child(u32::MAX)];
+    let ids = [own().root_promise(), own().child_promise(3).child_promise(4).unwrap(), foreign.root_promise(), foreign.child_promise(u32::MAX)];
     let events = [
         Event::ExecutionAwaiting { waiting_on: ids.to_vec(), kind: AwaitKind::All },
         Event::TimerFired { promise_id: ids[1].clone() },
@@ -134,7 +134,7 @@ fn ids_outside_of_the_execution_round_trip() {
         awaiting(AwaitKind::Any, &[3, 2, 1, 1, 2, 3]),
     ];
     let events = record(&events);
-    assert_eq!(decode(own(), &encode(own(), &events).unwrap()), Ok(events));
+    assert_eq!(decode_record(own(), &encode_record(own(), &events).unwrap()), Ok(events));
 }
 
 #[test]
@@ -147,11 +147,11 @@ fn a_few_bytes_cannot_ask_for_much_memory() {
     // An event list that claims 2^60 events.
     let many = [0x83, 0, 0, 0x9b, 0x10, 0, 0, 0, 0, 0, 0, 0];
     assert!(decode_body(own(), &many).is_err());
-    let numbers: Vec<u32> = (0..=AWAITED_MAX as u32).collect();
+    let numbers: Vec<u32> = (0..=RECORD_AWAITED_MAX as u32).collect();
     let wide = record(&[awaiting(AwaitKind::Any, &numbers)]);
-    assert_eq!(encode(own(), &wide), Err(CodecError::TooManyAwaited));
+    assert_eq!(encode_record(own(), &wide), Err(JournalCodecError::TooManyAwaited));
     let just = record(&[awaiting(AwaitKind::Any, &numbers[1..])]);
-    assert_eq!(decode(own(), &encode(own(), &just).unwrap()).unwrap().len(), 1);
+    assert_eq!(decode_record(own(), &encode_record(own(), &just).unwrap()).unwrap().len(), 1);
 }
 
 #[test]
@@ -174,11 +174,11 @@ fn invoke_delivered(delivery: u8) -> Vec<u8> {
 #[test]
 fn an_unknown_delivery_does_not_pass_for_the_usual_one() {
     let delivery = |byte| match &decode_body(own(), &invoke_delivered(byte))?[0].event {
-        Event::InvokeScheduled { delivery, .. } => Ok::<_, CodecError>(*delivery),
+        Event::InvokeScheduled { delivery, .. } => Ok::<_, JournalCodecError>(*delivery),
         other => panic!("{other:?}"),
     };
-    assert_eq!([delivery(0), delivery(0xf6)], [Ok(Delivery::AtLeastOnce), Ok(Delivery::AtLeastOnce)]);
-    assert_eq!(delivery(1), Ok(Delivery::AtMostOnce));
+    assert_eq!([delivery(0), delivery(0xf6)], [Ok(DeliveryGuarantee::AtLeastOnce), Ok(DeliveryGuarantee::AtLeastOnce)]);
+    assert_eq!(delivery(1), Ok(DeliveryGuarantee::AtMostOnce));
     assert!(delivery(2).unwrap_err().to_string().contains("unknown delivery"));
 }
 
@@ -189,7 +189,7 @@ fn an_error_may_be_retried_unless_it_says_otherwise() {
         let fields = 2 + rest.len() as u8;
         let head = [0x83, 0, 0, 0x81, 0x82, 0, 0x82, 2, 0x81, 0x80 + fields];
         match &decode_body(own(), &[&head[..], b"\x64trap\x61x", rest].concat())?[0].event {
-            Event::ExecutionFailed { error } => Ok::<_, CodecError>(error.retryable),
+            Event::ExecutionFailed { error } => Ok::<_, JournalCodecError>(error.retryable),
             other => panic!("{other:?}"),
         }
     };
@@ -200,12 +200,12 @@ fn an_error_may_be_retried_unless_it_says_otherwise() {
 
 #[test]
 fn fields_of_the_usual_value_are_not_written() {
-    let body = |event: Event| encode(own(), &record(&[event])).unwrap().split_off(HEADER_BYTES);
+    let body = |event: Event| encode_record(own(), &record(&[event])).unwrap().split_off(HEADER_BYTES);
     let failed = |error| body(Event::ExecutionFailed { error });
     assert_eq!(body(complete()), b"\x83\x00\x00\x81\x82\x00\x82\x01\x81\x610");
     assert_eq!(body(scheduled(0)), b"\x83\x00\x00\x81\x82\x00\x82\x05\x84\x00\x00\x64task\x610");
     assert_eq!(failed(error("x")), b"\x83\x00\x00\x81\x82\x00\x82\x02\x81\x82\x6auser_error\x61x");
-    assert_eq!(failed(error("x").permanent()), b"\x83\x00\x00\x81\x82\x00\x82\x02\x81\x83\x6auser_error\x61x\xf4");
+    assert_eq!(failed(error("x").into_permanent()), b"\x83\x00\x00\x81\x82\x00\x82\x02\x81\x83\x6auser_error\x61x\xf4");
 }
 
 /// An invoke whose policy is `[null, 1, 1, 999, 0, [], null]`.
@@ -225,16 +225,16 @@ fn policies_are_held_to_their_ranges() {
 #[test]
 fn the_last_numbers_there_are_round_trip() {
     let last = JournalEvent { sequence: u64::MAX, timestamp: Timestamp::EPOCH, event: resumed() };
-    assert_eq!(decode(own(), &encode(own(), std::slice::from_ref(&last)).unwrap()), Ok(vec![last.clone()]));
-    assert!(encode(own(), &[last.clone(), last]).is_ok_and(|bytes| decode(own(), &bytes).is_err()));
+    assert_eq!(decode_record(own(), &encode_record(own(), std::slice::from_ref(&last)).unwrap()), Ok(vec![last.clone()]));
+    assert!(encode_record(own(), &[last.clone(), last]).is_ok_and(|bytes| decode_record(own(), &bytes).is_err()));
     let numbers = [u32::MAX - 2, u32::MAX - 1, u32::MAX];
     let run = record(&[awaiting(AwaitKind::Any, &numbers)]);
-    assert_eq!(decode(own(), &encode(own(), &run).unwrap()), Ok(run));
+    assert_eq!(decode_record(own(), &encode_record(own(), &run).unwrap()), Ok(run));
 }
 
 #[test]
 fn malformed_bodies_are_refused() {
-    let whole = encode(own(), &sample()).unwrap();
+    let whole = encode_record(own(), &sample()).unwrap();
     let body = &whole[HEADER_BYTES..];
     assert!(decode_body(own(), body).is_ok());
     assert!(decode_body(own(), &[body, &[0]].concat()).is_err(), "bytes after the end");

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use expect_test::{Expect, expect};
 use onward_journal::{
-    AwaitKind, Command, Delivery, ErrorKind, ExecutionError, ExecutionId, Flight, InvokeKind, Jitter, Journal,
-    Performer, Phase, Promise, RetryPolicy, State, Text, Timestamp,
+    AwaitKind, JournalCommand, DeliveryGuarantee, ErrorKind, ExecutionError, ExecutionId, InvokePhase, InvokeKind, RetryJitter, Journal,
+    InvokePerformer, ExecutionPhase, PromiseState, RetryPolicy, ExecutionState, SharedText, Timestamp,
 };
 
 use super::script::*;
@@ -32,10 +32,10 @@ impl Dialogue {
     }
 
     /// Notes what the command records, or which rule refuses it.
-    fn ask(&mut self, command: Command) -> &mut Self {
-        match self.journal.handle(command, self.now) {
+    fn ask(&mut self, command: JournalCommand) -> &mut Self {
+        match self.journal.handle_command(command, self.now) {
             Ok(events) => {
-                let state = self.journal.state().unwrap();
+                let state = self.journal.execution_state().unwrap();
                 let told: Vec<String> = events.iter().map(|event| event.event.describe(own()).to_string()).collect();
                 self.said += &format!("{} → {state}\n", told.join(", "));
             }
@@ -49,39 +49,39 @@ impl Dialogue {
     }
 }
 
-fn schedule(policy: Option<RetryPolicy>) -> Command {
+fn schedule(policy: Option<RetryPolicy>) -> JournalCommand {
     let (kind, function_name) = (InvokeKind::Function, name("task"));
-    let (retry_policy, delivery) = (policy.map(Box::new), Delivery::AtLeastOnce);
-    Command::Schedule { kind, function_name, input: payload(0), retry_policy, delivery }
+    let (retry_policy, delivery) = (policy.map(Box::new), DeliveryGuarantee::AtLeastOnce);
+    JournalCommand::ScheduleInvoke { kind, function_name, input: payload(0), retry_policy, delivery }
 }
 
-fn start(number: u32) -> Command {
-    Command::StartAttempt { promise: promise(number), performer: Performer::Owner }
+fn start(number: u32) -> JournalCommand {
+    JournalCommand::StartAttempt { promise: promise(number), performer: InvokePerformer::Owner }
 }
 
-fn finish(number: u32, value: u32) -> Command {
-    Command::CompleteAttempt { promise: promise(number), result: payload(value) }
+fn finish(number: u32, value: u32) -> JournalCommand {
+    JournalCommand::CompleteAttempt { promise: promise(number), result: payload(value) }
 }
 
-fn fail_attempt(number: u32, kind: ErrorKind) -> Command {
-    Command::FailAttempt { promise: promise(number), error: ExecutionError::new(kind, "no"), entropy: 0 }
+fn fail_attempt(number: u32, kind: ErrorKind) -> JournalCommand {
+    JournalCommand::FailAttempt { promise: promise(number), error: ExecutionError::new(kind, "no"), entropy: 0 }
 }
 
-fn give_up(number: u32) -> Command {
-    Command::GiveUp { promise: promise(number), error: error("in doubt").permanent() }
+fn give_up(number: u32) -> JournalCommand {
+    JournalCommand::GiveUpInvoke { promise: promise(number), error: error("in doubt").into_permanent() }
 }
 
 /// The next result of set 0, waited for until the timer of that number fires.
-fn next(timeout: Option<u32>) -> Command {
-    Command::Next { set: set(0), timeout: timeout.map(promise) }
+fn next(timeout: Option<u32>) -> JournalCommand {
+    JournalCommand::TakeNextResult { set: set(0), timeout: timeout.map(promise) }
 }
 
-fn complete_with(continued_as: Option<ExecutionId>) -> Command {
-    Command::Complete { result: payload(0), continued_as }
+fn complete_with(continued_as: Option<ExecutionId>) -> JournalCommand {
+    JournalCommand::Complete { result: payload(0), continued_as }
 }
 
-fn wait(kind: AwaitKind, numbers: &[u32]) -> Command {
-    Command::Await { waiting_on: numbers.iter().map(|number| promise(*number)).collect(), kind }
+fn wait(kind: AwaitKind, numbers: &[u32]) -> JournalCommand {
+    JournalCommand::Await { waiting_on: numbers.iter().map(|number| promise(*number)).collect(), kind }
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn attempts_are_numbered_and_retried_as_the_policy_says() {
     let policy = RetryPolicy {
         max_attempts: NonZeroU32::new(2),
         non_retryable: vec![ErrorKind::Trap],
-        jitter: Jitter::NONE,
+        jitter: RetryJitter::NONE,
         ..RetryPolicy::default()
     };
     let mut dialogue = Dialogue::begin();
@@ -133,13 +133,13 @@ fn commands_for_unknown_promises_are_refused_by_the_rules() {
         .ask(start(0))
         .ask(finish(0, 1))
         .ask(fail_attempt(0, ErrorKind::Trap))
-        .ask(Command::FireTimer { promise: promise(0) })
-        .ask(Command::ReceiveSignal { promise: promise(0) })
+        .ask(JournalCommand::FireTimer { promise: promise(0) })
+        .ask(JournalCommand::ReceiveSignal { promise: promise(0) })
         .ask(wait(AwaitKind::Any, &[0]))
         .ask(wait(AwaitKind::All, &[]))
-        .ask(Command::Submit { set: set(0), promise: promise(0) })
+        .ask(JournalCommand::SubmitToJoinSet { set: set(0), promise: promise(0) })
         .ask(next(None))
-        .ask(Command::Cancel { reason: Text::from("why not") });
+        .ask(JournalCommand::Cancel { reason: SharedText::from("why not") });
     dialogue.says(&expect![[r#"
         SE-1: root.0 was never scheduled
         SE-2: root.0 was never started
@@ -152,7 +152,7 @@ fn commands_for_unknown_promises_are_refused_by_the_rules() {
         JS-3: join set root.0 was never created
         S-5: the execution is Running
     "#]]);
-    assert_eq!(dialogue.journal.fold().version(), 1);
+    assert_eq!(dialogue.journal.journal_state().next_sequence(), 1);
 }
 
 #[test]
@@ -160,16 +160,16 @@ fn timers_fire_on_time_and_once() {
     let mut dialogue = Dialogue::begin();
     dialogue
         .at(10)
-        .ask(Command::Sleep { duration_ms: 5 })
+        .ask(JournalCommand::ScheduleTimer { duration_ms: 5 })
         .ask(wait(AwaitKind::Single, &[0]))
         .at(14)
-        .ask(Command::FireTimer { promise: promise(0) })
+        .ask(JournalCommand::FireTimer { promise: promise(0) })
         .at(15)
-        .ask(Command::FireTimer { promise: promise(0) })
-        .ask(Command::FireTimer { promise: promise(0) })
-        .ask(Command::Resume)
+        .ask(JournalCommand::FireTimer { promise: promise(0) })
+        .ask(JournalCommand::FireTimer { promise: promise(0) })
+        .ask(JournalCommand::Resume)
         .ask(wait(AwaitKind::Single, &[0]))
-        .ask(Command::Sleep { duration_ms: u64::MAX });
+        .ask(JournalCommand::ScheduleTimer { duration_ms: u64::MAX });
     dialogue.says(&expect![[r#"
         TimerScheduled("root.0", 5ms, 1970-01-01T00:00:00.015Z) → Running
         ExecutionAwaiting(["root.0"], Single) → Blocked
@@ -187,16 +187,16 @@ fn signals_are_consumed_at_once_or_waited_for() {
     let go = || name("go");
     let mut dialogue = Dialogue::begin();
     dialogue
-        .ask(Command::DeliverSignal { signal_name: go(), payload: payload(1) })
-        .ask(Command::DeliverSignal { signal_name: go(), payload: payload(2) })
-        .ask(Command::AwaitSignal { signal_name: go(), timeout: None })
-        .ask(Command::AwaitSignal { signal_name: go(), timeout: None })
-        .ask(Command::AwaitSignal { signal_name: go(), timeout: None })
-        .ask(Command::ReceiveSignal { promise: promise(2) })
-        .ask(Command::Resume)
-        .ask(Command::DeliverSignal { signal_name: go(), payload: payload(3) })
-        .ask(Command::ReceiveSignal { promise: promise(2) })
-        .ask(Command::Resume)
+        .ask(JournalCommand::DeliverSignal { signal_name: go(), payload: payload(1) })
+        .ask(JournalCommand::DeliverSignal { signal_name: go(), payload: payload(2) })
+        .ask(JournalCommand::AwaitSignal { signal_name: go(), timeout: None })
+        .ask(JournalCommand::AwaitSignal { signal_name: go(), timeout: None })
+        .ask(JournalCommand::AwaitSignal { signal_name: go(), timeout: None })
+        .ask(JournalCommand::ReceiveSignal { promise: promise(2) })
+        .ask(JournalCommand::Resume)
+        .ask(JournalCommand::DeliverSignal { signal_name: go(), payload: payload(3) })
+        .ask(JournalCommand::ReceiveSignal { promise: promise(2) })
+        .ask(JournalCommand::Resume)
         .ask(complete_with(None));
     dialogue.says(&expect![[r#"
         SignalDelivered("go", 1, delivery_id=1) → Running
@@ -215,9 +215,9 @@ fn signals_are_consumed_at_once_or_waited_for() {
 
 #[test]
 fn a_join_set_gives_results_in_the_order_of_completion() {
-    let submit = |number| Command::Submit { set: set(0), promise: promise(number) };
+    let submit = |number| JournalCommand::SubmitToJoinSet { set: set(0), promise: promise(number) };
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(Command::CreateJoinSet).ask(schedule(None)).ask(schedule(None)).ask(schedule(None));
+    dialogue.ask(JournalCommand::CreateJoinSet).ask(schedule(None)).ask(schedule(None)).ask(schedule(None));
     dialogue.ask(start(2)).ask(finish(2, 22)).ask(submit(1)).ask(submit(2)).ask(submit(3));
     dialogue.said.clear();
     dialogue
@@ -230,7 +230,7 @@ fn a_join_set_gives_results_in_the_order_of_completion() {
         .ask(finish(3, 33))
         .ask(start(1))
         .ask(finish(1, 11))
-        .ask(Command::Resume)
+        .ask(JournalCommand::Resume)
         .ask(next(None))
         .ask(next(None))
         .ask(next(None));
@@ -253,9 +253,9 @@ fn a_join_set_gives_results_in_the_order_of_completion() {
 #[test]
 fn a_join_set_waits_for_what_is_left() {
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(Command::CreateJoinSet);
+    dialogue.ask(JournalCommand::CreateJoinSet);
     for number in 1..=4 {
-        dialogue.ask(schedule(None)).ask(Command::Submit { set: set(0), promise: promise(number) });
+        dialogue.ask(schedule(None)).ask(JournalCommand::SubmitToJoinSet { set: set(0), promise: promise(number) });
     }
     dialogue.ask(start(3)).ask(finish(3, 33)).ask(start(2)).ask(finish(2, 22)).ask(start(1)).ask(finish(1, 11));
     dialogue.said.clear();
@@ -273,7 +273,7 @@ fn a_join_set_waits_for_what_is_left() {
 #[test]
 fn a_satisfied_await_is_recorded_with_its_resume() {
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(schedule(None)).ask(start(0)).ask(finish(0, 1)).ask(schedule(None)).ask(Command::ReadClock);
+    dialogue.ask(schedule(None)).ask(start(0)).ask(finish(0, 1)).ask(schedule(None)).ask(JournalCommand::ReadClock);
     dialogue.said.clear();
     dialogue
         .ask(wait(AwaitKind::Single, &[0]))
@@ -288,27 +288,27 @@ fn a_satisfied_await_is_recorded_with_its_resume() {
         ExecutionAwaiting(["root.0","root.1"], All) → Blocked
         G-2: the execution is Blocked with an open await
     "#]]);
-    let waiting: Vec<_> = dialogue.journal.fold().waiting_on().collect();
+    let waiting: Vec<_> = dialogue.journal.journal_state().waiting_on().collect();
     assert_eq!(waiting, [promise(0), promise(1)]);
-    assert!(!dialogue.journal.fold().wait().unwrap().is_satisfied());
+    assert!(!dialogue.journal.journal_state().open_await().unwrap().is_satisfied());
 }
 
 #[test]
 fn an_await_is_held_to_the_rules_whether_it_is_satisfied_or_not() {
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(schedule(None)).ask(start(0)).ask(finish(0, 1)).ask(Command::ReadClock);
+    dialogue.ask(schedule(None)).ask(start(0)).ask(finish(0, 1)).ask(JournalCommand::ReadClock);
     dialogue.said.clear();
-    let foreign = onward_journal::ExecutionId::default().child(0);
+    let foreign = onward_journal::ExecutionId::default().child_promise(0);
     dialogue
         .ask(wait(AwaitKind::All, &[0, 0]))
         .ask(wait(AwaitKind::Single, &[0, 0]))
         .ask(wait(AwaitKind::Any, &[0, 7]))
         .ask(wait(AwaitKind::Any, &[0, 1]))
-        .ask(Command::Await { waiting_on: vec![promise(0), foreign], kind: AwaitKind::Any })
+        .ask(JournalCommand::Await { waiting_on: vec![promise(0), foreign], kind: AwaitKind::Any })
         .ask(complete_with(None))
         .ask(wait(AwaitKind::Single, &[0]))
         .ask(next(None))
-        .ask(Command::ReceiveSignal { promise: promise(0) });
+        .ask(JournalCommand::ReceiveSignal { promise: promise(0) });
     dialogue.says(&expect![[r#"
         H-7: the await names a promise twice
         H-7: a single await names 2 promises
@@ -326,19 +326,19 @@ fn an_await_is_held_to_the_rules_whether_it_is_satisfied_or_not() {
 fn cancel_interrupts_an_await_and_cleanup_runs() {
     let mut dialogue = Dialogue::begin();
     dialogue
-        .ask(Command::Sleep { duration_ms: 1_000 })
+        .ask(JournalCommand::ScheduleTimer { duration_ms: 1_000 })
         .ask(wait(AwaitKind::Single, &[0]))
-        .ask(Command::RequestCancel { reason: Text::from("enough") })
-        .ask(Command::RequestCancel { reason: Text::from("really") })
-        .ask(Command::Resume)
+        .ask(JournalCommand::RequestCancel { reason: SharedText::from("enough") })
+        .ask(JournalCommand::RequestCancel { reason: SharedText::from("really") })
+        .ask(JournalCommand::Resume)
         .ask(schedule(None))
         .ask(wait(AwaitKind::Single, &[1]))
         .ask(complete_with(None))
         .ask(start(1))
         .ask(finish(1, 0))
-        .ask(Command::Resume)
-        .ask(Command::Cancel { reason: Text::from("enough") })
-        .ask(Command::ReadClock);
+        .ask(JournalCommand::Resume)
+        .ask(JournalCommand::Cancel { reason: SharedText::from("enough") })
+        .ask(JournalCommand::ReadClock);
     dialogue.says(&expect![[r#"
         TimerScheduled("root.0", 1000ms, 1970-01-01T00:00:01Z) → Running
         ExecutionAwaiting(["root.0"], Single) → Blocked
@@ -359,31 +359,31 @@ fn cancel_interrupts_an_await_and_cleanup_runs() {
 #[test]
 fn cleanup_that_never_returns_can_be_ended() {
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(Command::RequestCancel { reason: Text::from("enough") });
-    dialogue.ask(Command::Sleep { duration_ms: u64::MAX }).ask(wait(AwaitKind::Single, &[0]));
-    assert_eq!(dialogue.journal.fold().phase(), Phase::CleanupBlocked);
-    dialogue.ask(Command::Cancel { reason: Text::from("out of patience") });
-    assert_eq!(dialogue.journal.state(), Some(State::Cancelled));
-    assert!(dialogue.journal.fold().wait().is_none());
+    dialogue.ask(JournalCommand::RequestCancel { reason: SharedText::from("enough") });
+    dialogue.ask(JournalCommand::ScheduleTimer { duration_ms: u64::MAX }).ask(wait(AwaitKind::Single, &[0]));
+    assert_eq!(dialogue.journal.journal_state().phase(), ExecutionPhase::CleanupBlocked);
+    dialogue.ask(JournalCommand::Cancel { reason: SharedText::from("out of patience") });
+    assert_eq!(dialogue.journal.execution_state(), Some(ExecutionState::Cancelled));
+    assert!(dialogue.journal.journal_state().open_await().is_none());
 }
 
 #[test]
 fn the_fold_tells_what_is_pending() {
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(schedule(None)).ask(Command::Sleep { duration_ms: 7 }).ask(Command::ReadClock);
+    dialogue.ask(schedule(None)).ask(JournalCommand::ScheduleTimer { duration_ms: 7 }).ask(JournalCommand::ReadClock);
     dialogue.ask(start(0)).ask(fail_attempt(0, ErrorKind::Timeout));
-    let fold = dialogue.journal.fold();
-    let pending: Vec<_> = fold.promises().filter(|(_, promise)| !promise.is_complete()).collect();
+    let fold = dialogue.journal.journal_state();
+    let pending: Vec<_> = fold.promise_states().filter(|(_, promise)| !promise.is_complete()).collect();
     assert_eq!(pending.len(), 2);
-    assert!(matches!(fold.invoke(&promise(0)).unwrap().flight, Flight::Retrying { at } if at > dialogue.now));
-    assert!(matches!(fold.promise(&promise(1)), Some(Promise::Timer { fired: false, .. })));
-    assert_eq!(fold.next_child(), promise(3));
-    assert_eq!(fold.inbox("go").delivered, 0);
+    assert!(matches!(fold.invoke_state(&promise(0)).unwrap().phase, InvokePhase::Retrying { retry_at } if retry_at > dialogue.now));
+    assert!(matches!(fold.promise_state(&promise(1)), Some(PromiseState::Timer { fired: false, .. })));
+    assert_eq!(fold.next_promise_id(), promise(3));
+    assert_eq!(fold.signal_inbox("go").delivered, 0);
 }
 
 #[test]
 fn a_permanent_failure_is_the_result_at_once() {
-    let fail = Command::FailAttempt { promise: promise(0), error: error("no such card").permanent(), entropy: 0 };
+    let fail = JournalCommand::FailAttempt { promise: promise(0), error: error("no such card").into_permanent(), entropy: 0 };
     let mut dialogue = Dialogue::begin();
     dialogue.ask(schedule(None)).ask(start(0)).ask(fail);
     dialogue.says(&expect![[r#"
@@ -429,10 +429,10 @@ fn an_invocation_may_be_given_up_in_flight_and_between_attempts() {
 #[test]
 fn an_invocation_that_is_given_up_satisfies_its_await() {
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(Command::CreateJoinSet).ask(schedule(None)).ask(Command::Submit { set: set(0), promise: promise(1) });
+    dialogue.ask(JournalCommand::CreateJoinSet).ask(schedule(None)).ask(JournalCommand::SubmitToJoinSet { set: set(0), promise: promise(1) });
     dialogue.ask(start(1)).ask(fail_attempt(1, ErrorKind::Timeout));
     dialogue.said.clear();
-    dialogue.ask(next(None)).ask(give_up(1)).ask(Command::Resume).ask(next(None));
+    dialogue.ask(next(None)).ask(give_up(1)).ask(JournalCommand::Resume).ask(next(None));
     dialogue.says(&expect![[r#"
         ExecutionAwaiting(["root.1"], Any) → Blocked
         InvokeCompleted("root.1", Err(user_error: in doubt, permanent), attempt=1) → Blocked
@@ -443,31 +443,31 @@ fn an_invocation_that_is_given_up_satisfies_its_await() {
 
 #[test]
 fn a_wait_for_a_signal_ends_at_its_deadline() {
-    let until = |timer| Command::AwaitSignal { signal_name: name("go"), timeout: Some(promise(timer)) };
-    let deliver = |value| Command::DeliverSignal { signal_name: name("go"), payload: payload(value) };
+    let until = |timer| JournalCommand::AwaitSignal { signal_name: name("go"), timeout: Some(promise(timer)) };
+    let deliver = |value| JournalCommand::DeliverSignal { signal_name: name("go"), payload: payload(value) };
     let mut dialogue = Dialogue::begin();
     dialogue
         .ask(until(0))
-        .ask(Command::Sleep { duration_ms: 5 })
+        .ask(JournalCommand::ScheduleTimer { duration_ms: 5 })
         .ask(until(0))
-        .ask(Command::Resume)
+        .ask(JournalCommand::Resume)
         .at(5)
-        .ask(Command::FireTimer { promise: promise(0) })
-        .ask(Command::Resume)
+        .ask(JournalCommand::FireTimer { promise: promise(0) })
+        .ask(JournalCommand::Resume)
         .ask(deliver(1))
-        .ask(Command::ReceiveSignal { promise: promise(1) })
+        .ask(JournalCommand::ReceiveSignal { promise: promise(1) })
         .ask(until(0))
         .ask(until(0))
-        .ask(Command::Sleep { duration_ms: 5 })
+        .ask(JournalCommand::ScheduleTimer { duration_ms: 5 })
         .ask(until(3))
         .ask(deliver(2))
-        .ask(Command::ReceiveSignal { promise: promise(3) })
-        .ask(Command::ReceiveSignal { promise: promise(4) })
-        .ask(Command::Resume)
+        .ask(JournalCommand::ReceiveSignal { promise: promise(3) })
+        .ask(JournalCommand::ReceiveSignal { promise: promise(4) })
+        .ask(JournalCommand::Resume)
         .ask(wait(AwaitKind::Single, &[1]))
         .ask(deliver(3))
-        .ask(Command::ReceiveSignal { promise: promise(1) })
-        .ask(Command::Resume);
+        .ask(JournalCommand::ReceiveSignal { promise: promise(1) })
+        .ask(JournalCommand::Resume);
     dialogue.says(&expect![[r#"
         CF-4: root.0 cannot be the signal and its deadline
         TimerScheduled("root.0", 5ms, 1970-01-01T00:00:00.005Z) → Running
@@ -494,12 +494,12 @@ fn a_wait_for_a_signal_ends_at_its_deadline() {
 
 #[test]
 fn the_next_result_of_a_set_is_waited_for_until_a_deadline() {
-    let fire = |number| Command::FireTimer { promise: promise(number) };
-    let sleep = || Command::Sleep { duration_ms: 0 };
+    let fire = |number| JournalCommand::FireTimer { promise: promise(number) };
+    let sleep = || JournalCommand::ScheduleTimer { duration_ms: 0 };
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(Command::CreateJoinSet);
+    dialogue.ask(JournalCommand::CreateJoinSet);
     for number in 1..=2 {
-        dialogue.ask(schedule(None)).ask(start(number)).ask(Command::Submit { set: set(0), promise: promise(number) });
+        dialogue.ask(schedule(None)).ask(start(number)).ask(JournalCommand::SubmitToJoinSet { set: set(0), promise: promise(number) });
     }
     dialogue.said.clear();
     dialogue
@@ -507,14 +507,14 @@ fn the_next_result_of_a_set_is_waited_for_until_a_deadline() {
         .ask(sleep())
         .ask(next(Some(3)))
         .ask(fire(3))
-        .ask(Command::Resume)
+        .ask(JournalCommand::Resume)
         .ask(next(Some(3)))
         .ask(finish(1, 11))
         .ask(next(Some(3)))
         .ask(sleep())
         .ask(next(Some(4)))
         .ask(finish(2, 22))
-        .ask(Command::Resume)
+        .ask(JournalCommand::Resume)
         .ask(next(Some(4)))
         .ask(next(Some(4)));
     dialogue.says(&expect![[r#"
@@ -548,14 +548,14 @@ fn an_execution_may_end_in_another() {
 fn the_fold_remembers_the_delivery() {
     let mut dialogue = Dialogue::begin();
     let once = match schedule(None) {
-        Command::Schedule { kind, function_name, input, retry_policy, .. } => {
-            Command::Schedule { kind, function_name, input, retry_policy, delivery: Delivery::AtMostOnce }
+        JournalCommand::ScheduleInvoke { kind, function_name, input, retry_policy, .. } => {
+            JournalCommand::ScheduleInvoke { kind, function_name, input, retry_policy, delivery: DeliveryGuarantee::AtMostOnce }
         }
         other => other,
     };
     dialogue.ask(once).ask(schedule(None)).ask(start(0)).ask(finish(0, 1));
-    let delivery = |number| dialogue.journal.fold().invoke(&promise(number)).unwrap().delivery;
-    assert_eq!([delivery(0), delivery(1)], [Delivery::AtMostOnce, Delivery::AtLeastOnce]);
+    let delivery = |number| dialogue.journal.journal_state().invoke_state(&promise(number)).unwrap().delivery;
+    assert_eq!([delivery(0), delivery(1)], [DeliveryGuarantee::AtMostOnce, DeliveryGuarantee::AtLeastOnce]);
     dialogue.says(&expect![[r#"
         InvokeScheduled("root.0", "task", 0, at_most_once) → Running
         InvokeScheduled("root.1", "task", 0) → Running

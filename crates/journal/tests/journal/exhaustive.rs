@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_journal::{AwaitKind, Event, Fold, JournalEvent, Rule, Timestamp};
+use onward_journal::{AwaitKind, Event, JournalState, JournalEvent, Rule, Timestamp};
 
 use super::oracle;
 use super::script::*;
@@ -17,7 +17,7 @@ fn alphabet() -> Vec<Event> {
         events.extend([completed(number, 0, 1), completed(number, 0, 2), failed(number, 1), failed(number, 2)]);
         events.extend([awaiting_one(number), awaiting_signal(number, "go")]);
         events.extend([awaiting_signal_until(number, "go", 1 - number), awaiting_signal_until(number, "go", number)]);
-        events.push(retrying_after(number, 1, error("never").permanent()));
+        events.push(retrying_after(number, 1, error("never").into_permanent()));
         events.extend([received(number, "go", 1, 0), received(number, "go", 2, 0), received(number, "go", 1, 1)]);
         events.extend([submitted(number, 1 - number), taken(number, 1 - number, 0), taken(number, 1 - number, 1)]);
     }
@@ -34,13 +34,13 @@ struct Search {
 }
 
 impl Search {
-    fn extend(&mut self, history: &mut Vec<JournalEvent>, fold: &Fold, length: usize) {
+    fn extend(&mut self, history: &mut Vec<JournalEvent>, fold: &JournalState, length: usize) {
         for index in 0..self.alphabet.len() {
             let sequence = history.len() as u64;
             let event = JournalEvent { sequence, timestamp: Timestamp::EPOCH, event: self.alphabet[index].clone() };
             let broken = oracle::broken(history, &event);
             self.judged += 1;
-            match fold.check(&event) {
+            match fold.check_event(&event) {
                 Err(violation) => {
                     assert!(broken.contains(&violation.rule), "{violation} but the second judge says {broken:?}");
                     *self.refused.entry(violation.rule).or_default() += 1;
@@ -50,7 +50,7 @@ impl Search {
                     self.legal += 1;
                     if history.len() + 1 < length {
                         let mut next = fold.clone();
-                        next.push(&event).unwrap();
+                        next.push_event(&event).unwrap();
                         history.push(event);
                         self.extend(history, &next, length);
                         history.pop();
@@ -65,7 +65,7 @@ impl Search {
 fn two_judges_agree_on_every_small_journal() {
     let length = std::env::var("ONWARD_EXHAUSTIVE").ok().and_then(|length| length.parse().ok()).unwrap_or(8);
     let mut search = Search { alphabet: alphabet(), judged: 0, legal: 0, refused: BTreeMap::new() };
-    search.extend(&mut Vec::new(), &Fold::new(own()), length);
+    search.extend(&mut Vec::new(), &JournalState::new(own()), length);
     println!("{} events judged after {} legal journals of up to {length} events", search.judged, search.legal);
     println!("{:?}", search.refused);
     assert!(search.judged > 1_000_000 && search.refused.len() > 25, "the alphabet no longer reaches the rules");

@@ -1,8 +1,8 @@
 //! The JSON Lines form: what is liberal, what is strict, and what an error says.
 
 use expect_test::expect;
-use onward_journal::jsonl::{Line, Reader};
-use onward_journal::{Delivery, Event, ExecutionId, InvokeKind, Performer, RetryPolicy, Rule, Timestamp, codec};
+use onward_journal::jsonl::{JournalLine, JournalLineReader};
+use onward_journal::{DeliveryGuarantee, Event, ExecutionId, InvokeKind, InvokePerformer, RetryPolicy, Rule, Timestamp, codec};
 
 use super::script::*;
 
@@ -15,11 +15,11 @@ fn line(event: &str, fields: &str) -> String {
 }
 
 fn read(event: &str, fields: &str) -> Event {
-    Reader::of(own()).read(&line(event, fields)).unwrap().event
+    JournalLineReader::for_execution(own()).read_line(&line(event, fields)).unwrap().event
 }
 
 fn complaint(line: &str) -> String {
-    Reader::of(own()).read(line).unwrap_err().to_string()
+    JournalLineReader::for_execution(own()).read_line(line).unwrap_err().to_string()
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn errors_have_a_kind_or_are_plain_text() {
     for retryable in ["true", "null"] {
         assert_eq!(failed(&format!(r#"{{"kind":"user_error","message":"gave up","retryable":{retryable}}}"#)), fail());
     }
-    let permanent = Event::ExecutionFailed { error: error("gave up").permanent() };
+    let permanent = Event::ExecutionFailed { error: error("gave up").into_permanent() };
     assert_eq!(failed(r#"{"kind":"user_error","message":"gave up","retryable":false}"#), permanent);
     assert!(matches!(failed(r#"{"kind":"card_declined"}"#),
         Event::ExecutionFailed { error } if error.kind.as_str() == "card_declined" && error.message.is_empty()));
@@ -94,64 +94,64 @@ fn random_values_are_hex_with_or_without_a_prefix() {
 
 #[test]
 fn the_first_hash_is_the_journals_own_and_any_other_is_foreign() {
-    let mut reader = Reader::new();
+    let mut reader = JournalLineReader::new();
     let hash = "ab".repeat(32);
-    let fired = |reader: &mut Reader, id: &str| {
-        reader.read(&line("TimerFired", &format!(r#""promise_id":"{id}""#))).unwrap().event
+    let fired = |reader: &mut JournalLineReader, id: &str| {
+        reader.read_line(&line("TimerFired", &format!(r#""promise_id":"{id}""#))).unwrap().event
     };
-    let own = reader.execution();
-    assert_eq!(fired(&mut reader, "root.1"), Event::TimerFired { promise_id: own.child(1) });
-    assert_eq!(fired(&mut reader, &format!("{hash}.2")), Event::TimerFired { promise_id: own.child(2) });
+    let own = reader.execution_id();
+    assert_eq!(fired(&mut reader, "root.1"), Event::TimerFired { promise_id: own.child_promise(1) });
+    assert_eq!(fired(&mut reader, &format!("{hash}.2")), Event::TimerFired { promise_id: own.child_promise(2) });
     let foreign = format!("{}.2", "cd".repeat(32));
     assert_eq!(fired(&mut reader, &foreign), Event::TimerFired { promise_id: foreign.parse().unwrap() });
 }
 
 #[test]
 fn a_parent_says_nothing_about_the_journals_own_hash() {
-    let mut reader = Reader::new();
+    let mut reader = JournalLineReader::new();
     let fields = format!(r#""component_digest":"{DIGEST}","input":0,"parent_id":"{}.4""#, "ab".repeat(32));
-    let parent = reader.read(&line("ExecutionStarted", &fields)).unwrap().event;
-    let expected = ExecutionId::from_bytes([0xab; 32]).child(4);
+    let parent = reader.read_line(&line("ExecutionStarted", &fields)).unwrap().event;
+    let expected = ExecutionId::from_bytes([0xab; 32]).child_promise(4);
     assert!(matches!(parent, Event::ExecutionStarted { parent_id: Some(id), .. } if id == expected));
-    let set = reader.read(&line("JoinSetCreated", &format!(r#""join_set_id":"{}.0""#, "cd".repeat(32)))).unwrap();
-    let own = reader.execution();
-    assert!(matches!(set.event, Event::JoinSetCreated { join_set_id } if join_set_id.0 == own.child(0)));
+    let set = reader.read_line(&line("JoinSetCreated", &format!(r#""join_set_id":"{}.0""#, "cd".repeat(32)))).unwrap();
+    let own = reader.execution_id();
+    assert!(matches!(set.event, Event::JoinSetCreated { join_set_id } if join_set_id.0 == own.child_promise(0)));
 }
 
 #[test]
 fn who_performs_an_attempt_is_kept_and_says_nothing_about_the_journals_own_hash() {
-    let mut reader = Reader::new();
+    let mut reader = JournalLineReader::new();
     let fields = format!(r#""promise_id":"root.0","attempt":1,"child":"{}""#, "ab".repeat(32));
-    let started = reader.read(&line("InvokeStarted", &fields)).unwrap();
-    let performer = Performer::Child(ExecutionId::from_bytes([0xab; 32]));
-    let promise_id = reader.execution().child(0);
+    let started = reader.read_line(&line("InvokeStarted", &fields)).unwrap();
+    let performer = InvokePerformer::Child(ExecutionId::from_bytes([0xab; 32]));
+    let promise_id = reader.execution_id().child_promise(0);
     assert_eq!(started.event, Event::InvokeStarted { promise_id, attempt: 1, performer });
-    let shown = Line::new(&started, reader.execution()).to_string();
+    let shown = JournalLine::new(&started, reader.execution_id()).to_string();
     assert!(shown.ends_with(&format!(r#""child":"{}"}}"#, "ab".repeat(32))), "{shown}");
-    let record = codec::encode(own(), &[started]).unwrap();
-    let event = codec::decode(own(), &record).unwrap().remove(0).event;
+    let record = codec::encode_record(own(), &[started]).unwrap();
+    let event = codec::decode_record(own(), &record).unwrap().remove(0).event;
     assert!(
-        matches!(event, Event::InvokeStarted { performer: Performer::Child(id), .. } if id.as_bytes() == &[0xab; 32])
+        matches!(event, Event::InvokeStarted { performer: InvokePerformer::Child(id), .. } if id.as_bytes() == &[0xab; 32])
     );
     assert!(event.describe(own()).to_string().contains("child=abab"));
 }
 
 #[test]
 fn what_an_execution_continues_as_says_nothing_about_the_journals_own_hash() {
-    let mut reader = Reader::new();
+    let mut reader = JournalLineReader::new();
     let fields = format!(r#""result":0,"continued_as":"{}""#, "ab".repeat(32));
-    let end = reader.read(&line("ExecutionCompleted", &fields)).unwrap().event;
+    let end = reader.read_line(&line("ExecutionCompleted", &fields)).unwrap().event;
     let continued_as = Some(ExecutionId::from_bytes([0xab; 32]));
     assert_eq!(end, Event::ExecutionCompleted { result: payload(0), continued_as });
-    let fired = reader.read(&line("TimerFired", &format!(r#""promise_id":"{}.0""#, "cd".repeat(32)))).unwrap();
-    assert_eq!(fired.event, Event::TimerFired { promise_id: reader.execution().child(0) });
+    let fired = reader.read_line(&line("TimerFired", &format!(r#""promise_id":"{}.0""#, "cd".repeat(32)))).unwrap();
+    assert_eq!(fired.event, Event::TimerFired { promise_id: reader.execution_id().child_promise(0) });
 }
 
 #[test]
 fn what_the_rules_forbid_is_still_readable() {
     let mut events = record(&[started(), scheduled(0), attempted(0, 1)]);
     let text = line("InvokeStarted", r#""promise_id":"root.0","attempt":0"#);
-    events[2].event = Reader::of(own()).read(&text).unwrap().event;
+    events[2].event = JournalLineReader::for_execution(own()).read_line(&text).unwrap().event;
     assert_eq!(judge(&events).unwrap_err().rule, Rule::H4);
 }
 
@@ -268,12 +268,12 @@ fn a_line_says_everything_in_a_fixed_order() {
         function_name: name("GET /"),
         input: payload(0),
         retry_policy: None,
-        delivery: Delivery::AtMostOnce,
+        delivery: DeliveryGuarantee::AtMostOnce,
     };
     let continued = Event::ExecutionCompleted { result: payload(0), continued_as: Some(own()) };
-    let gave_up = Event::ExecutionFailed { error: error("gave up").permanent() };
+    let gave_up = Event::ExecutionFailed { error: error("gave up").into_permanent() };
     let events = [started(), scheduled_with(0, Some(RetryPolicy::default())), retrying(0, 1), once, continued, gave_up];
-    let lines: String = record(&events).iter().map(|event| format!("{}\n", Line::new(event, own()))).collect();
+    let lines: String = record(&events).iter().map(|event| format!("{}\n", JournalLine::new(event, own()))).collect();
     expect![[r#"
         {"sequence":0,"timestamp":"1970-01-01T00:00:00Z","event":"ExecutionStarted","component_digest":"sha256:0707070707070707070707070707070707070707070707070707070707070707","input":0,"parent_id":null,"idempotency_key":null}
         {"sequence":1,"timestamp":"1970-01-01T00:00:00.001Z","event":"InvokeScheduled","promise_id":"root.0","kind":"function","function_name":"task","input":0,"retry_policy":{"max_attempts":10,"initial_interval_ms":1000,"max_interval_ms":60000,"factor":2.0,"jitter":0.1,"non_retryable_kinds":[],"timeout_ms":null}}

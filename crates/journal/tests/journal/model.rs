@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use onward_journal::{AwaitKind, Enforced, Event, Fold, INVARIANTS, JournalEvent, Promise, Rule, Timestamp};
+use onward_journal::{AwaitKind, RuleEnforcement, Event, JournalState, INVARIANTS, JournalEvent, PromiseState, Rule, Timestamp};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -225,16 +225,16 @@ fn fresh() -> Vec<Vec<Step>> {
 
 /// Replays a trace through the fold and says which rules refused something.
 fn replay(trace: &[Step]) -> BTreeSet<String> {
-    let mut fold = Fold::new(own());
+    let mut fold = JournalState::new(own());
     let mut refusals = BTreeSet::new();
     for step in trace {
         let event = step.record.event();
-        let answer = fold.push(&event).err().map_or("", |violation| violation.rule.id());
+        let answer = fold.push_event(&event).err().map_or("", |violation| violation.rule.id());
         assert_eq!(answer, step.answer, "{step:?} in {trace:#?}");
         if !answer.is_empty() {
             refusals.insert(answer.to_owned());
         }
-        assert_eq!(fold.state().map_or("New".to_owned(), |state| state.to_string()), step.status, "{step:?}");
+        assert_eq!(fold.execution_state().map_or("New".to_owned(), |state| state.to_string()), step.status, "{step:?}");
     }
     refusals
 }
@@ -306,15 +306,15 @@ const TAGS: [(&str, &str); 20] = [
 ];
 
 /// Turns random numbers towards what exists, so that they break more than the first rule there is.
-fn aimed(mut record: Record, fold: &Fold) -> Record {
-    let children = fold.promises().count() as i64;
+fn aimed(mut record: Record, fold: &JournalState) -> Record {
+    let children = fold.promise_states().count() as i64;
     let within = |number: i64| if number < 0 { number } else { number % (children + 1) };
     let allocates =
         matches!(record.tag.as_str(), "InvokeScheduled" | "RandomGenerated" | "TimeRecorded" | "TimerScheduled");
     let sets: Vec<i64> =
-        (0..).zip(fold.promises()).filter(|(_, (_, p))| matches!(p, Promise::JoinSet(_))).map(|(n, _)| n).collect();
-    let attempt = fold.invoke(&promise(within(record.pid).max(0) as u32)).map_or(0, |invoke| i64::from(invoke.attempt));
-    record.seq = fold.version() as i64;
+        (0..).zip(fold.promise_states()).filter(|(_, (_, p))| matches!(p, PromiseState::JoinSet(_))).map(|(n, _)| n).collect();
+    let attempt = fold.invoke_state(&promise(within(record.pid).max(0) as u32)).map_or(0, |invoke| i64::from(invoke.attempt));
+    record.seq = fold.next_sequence() as i64;
     record.pid = if allocates && record.pid % 4 > 0 { children } else { within(record.pid) };
     record.set = match sets.len() {
         _ if record.tag == "JoinSetCreated" && record.set % 4 > 0 => children,
@@ -324,7 +324,7 @@ fn aimed(mut record: Record, fold: &Fold) -> Record {
     };
     record.attempt = if record.attempt < 0 { -1 } else { attempt + record.attempt - 1 };
     record.waiting = record.waiting.into_iter().map(within).collect();
-    let timers = (0..).zip(fold.promises()).filter(|(_, (_, promise))| matches!(promise, Promise::Timer { .. }));
+    let timers = (0..).zip(fold.promise_states()).filter(|(_, (_, promise))| matches!(promise, PromiseState::Timer { .. }));
     let timers: Vec<i64> = timers.map(|(number, _)| number).collect();
     match (record.kind.as_str(), record.waiting.as_mut_slice()) {
         ("signal", [first]) if *first % 3 > 0 => *first = children,
@@ -345,22 +345,22 @@ fn is_end(record: &Record) -> bool {
 /// A script of events with the code's verdicts. Random events are tried; those that are legal move the journal on, and of
 /// the refused ones each rule is kept once. Ends are put off.
 fn script(runner: &mut TestRunner) -> Vec<Step> {
-    let mut fold = Fold::new(own());
+    let mut fold = JournalState::new(own());
     let mut steps: Vec<Step> = Vec::new();
     for _ in 0..2_500 {
-        let record = match fold.version() {
+        let record = match fold.next_sequence() {
             0 if !steps.is_empty() => Record::read("ExecutionStarted seq=0 ok=false waiting="),
             _ => aimed(any_record().new_tree(runner).unwrap().current(), &fold),
         };
         let event = record.event();
-        let answer = fold.check(&event).err().map_or("", |violation| violation.rule.id());
-        let is_early = is_end(&record) && fold.version() < 24;
+        let answer = fold.check_event(&event).err().map_or("", |violation| violation.rule.id());
+        let is_early = is_end(&record) && fold.next_sequence() < 24;
         if answer.is_empty() && !is_early {
-            fold.push(&event).unwrap();
+            fold.push_event(&event).unwrap();
         } else if answer.is_empty() || steps.iter().any(|step| step.answer == answer) {
             continue;
         }
-        let status = fold.state().map_or("New".to_owned(), |state| state.to_string());
+        let status = fold.execution_state().map_or("New".to_owned(), |state| state.to_string());
         steps.push(Step { record, answer: answer.to_owned(), status });
     }
     steps
@@ -389,7 +389,7 @@ fn scripts_of_the_code_are_written_for_the_model_to_judge() {
 
     let answers: BTreeSet<&str> = scripts.iter().flatten().map(|step| step.answer.as_str()).collect();
     let modelled = |invariant: &&onward_journal::Invariant| {
-        !matches!(invariant.enforced, Enforced::Command) && !NOT_MODELLED.contains(&invariant.rule)
+        !matches!(invariant.enforced, RuleEnforcement::Command) && !NOT_MODELLED.contains(&invariant.rule)
     };
     let reached = INVARIANTS.iter().filter(modelled).filter(|invariant| answers.contains(invariant.id)).count();
     let steps: usize = scripts.iter().map(Vec::len).sum();

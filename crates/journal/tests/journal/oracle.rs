@@ -24,7 +24,7 @@ pub(crate) const CLAUSES: &[(Rule, Clause)] = &[
     (Rule::S5, |before, last| !matches!(last.event, Event::ExecutionCancelled { .. }) || cancel_requested(before)),
     (Rule::ID1, |_, last| last.event.promise_ids().all(|id| id.execution_root() == own() && id.depth() == 1)),
     (Rule::ID2, |before, last| match allocates(before, &last.event) {
-        Some(id) => *id == own().child(allocated(before).len() as u32),
+        Some(id) => *id == own().child_promise(allocated(before).len() as u32),
         None => true,
     }),
     (Rule::SE1, |before, last| match &last.event {

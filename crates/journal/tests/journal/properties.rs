@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use onward_journal::{
-    AwaitKind, Command, Delivery, ErrorKind, Event, EventKind, ExecutionError, ExecutionId, InvokeKind, JoinSetId,
-    Journal, JournalEvent, Payload, Performer, Promise, PromiseId, RetryPolicy, Text, Timestamp, codec, jsonl,
+    AwaitKind, JournalCommand, DeliveryGuarantee, ErrorKind, Event, EventKind, ExecutionError, ExecutionId, InvokeKind, JoinSetId,
+    Journal, JournalEvent, Payload, InvokePerformer, PromiseState, PromiseId, RetryPolicy, SharedText, Timestamp, codec, jsonl,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -22,13 +22,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn any_promise(journal: &Journal, pick: u8) -> PromiseId {
-    let known = journal.fold().promises().count() as u32;
-    own().child(u32::from(pick) % (known + 1))
+    let known = journal.journal_state().promise_states().count() as u32;
+    own().child_promise(u32::from(pick) % (known + 1))
 }
 
 /// A promise of the wanted sort, as a rule; any other now and then.
-fn promise_that(journal: &Journal, pick: u8, is_wanted: fn(&Promise) -> bool) -> PromiseId {
-    let wanted = journal.fold().promises().filter(|(_, promise)| is_wanted(promise)).map(|(id, _)| id);
+fn promise_that(journal: &Journal, pick: u8, is_wanted: fn(&PromiseState) -> bool) -> PromiseId {
+    let wanted = journal.journal_state().promise_states().filter(|(_, promise)| is_wanted(promise)).map(|(id, _)| id);
     let wanted: Vec<PromiseId> = wanted.collect();
     match wanted.len() {
         0 => any_promise(journal, pick),
@@ -38,56 +38,56 @@ fn promise_that(journal: &Journal, pick: u8, is_wanted: fn(&Promise) -> bool) ->
 }
 
 /// Mostly what could succeed, sometimes what cannot.
-fn command((choice, a, b): Step, journal: &Journal) -> Command {
+fn command((choice, a, b): Step, journal: &Journal) -> JournalCommand {
     let promise = any_promise(journal, a);
-    let invoke = promise_that(journal, a, |promise| matches!(promise, Promise::Invoke(_)));
-    let set = JoinSetId(promise_that(journal, b, |promise| matches!(promise, Promise::JoinSet(_))));
-    let timer = promise_that(journal, a, |promise| matches!(promise, Promise::Timer { fired: false, .. }));
+    let invoke = promise_that(journal, a, |promise| matches!(promise, PromiseState::Invoke(_)));
+    let set = JoinSetId(promise_that(journal, b, |promise| matches!(promise, PromiseState::JoinSet(_))));
+    let timer = promise_that(journal, a, |promise| matches!(promise, PromiseState::Timer { fired: false, .. }));
     let timeout = (b >= 2).then_some(timer);
     let signal_name = name(["go", "stop"][usize::from(b % 2)]);
     match choice {
-        0..4 => Command::Schedule {
+        0..4 => JournalCommand::ScheduleInvoke {
             kind: [InvokeKind::Function, InvokeKind::Http][usize::from(b % 2)],
             function_name: name("task"),
             input: payload(u32::from(a)),
             retry_policy: [None, Some(policy(a))][usize::from(b % 2)].clone().map(Box::new),
-            delivery: [Delivery::AtLeastOnce, Delivery::AtMostOnce][usize::from(b / 2)],
+            delivery: [DeliveryGuarantee::AtLeastOnce, DeliveryGuarantee::AtMostOnce][usize::from(b / 2)],
         },
-        4..8 => Command::StartAttempt { promise: invoke, performer: Performer::Owner },
-        8..11 => Command::CompleteAttempt { promise: invoke, result: payload(u32::from(b)) },
-        11..13 => Command::FailAttempt { promise: invoke, error: error(b), entropy: u32::from(a) << 24 },
-        13 => Command::Random { value: vec![a; usize::from(b)].into() },
-        14 => Command::ReadClock,
-        15..17 => Command::Sleep { duration_ms: u64::from(a) },
-        17..20 => Command::FireTimer { promise },
-        20..22 => Command::DeliverSignal { signal_name, payload: payload(u32::from(a)) },
-        22 => Command::AwaitSignal { signal_name, timeout },
-        23..25 => Command::ReceiveSignal { promise },
-        25 => Command::Await { waiting_on: vec![promise], kind: AwaitKind::Single },
-        26 => Command::Await {
+        4..8 => JournalCommand::StartAttempt { promise: invoke, performer: InvokePerformer::Owner },
+        8..11 => JournalCommand::CompleteAttempt { promise: invoke, result: payload(u32::from(b)) },
+        11..13 => JournalCommand::FailAttempt { promise: invoke, error: error(b), entropy: u32::from(a) << 24 },
+        13 => JournalCommand::GenerateRandom { value: vec![a; usize::from(b)].into() },
+        14 => JournalCommand::ReadClock,
+        15..17 => JournalCommand::ScheduleTimer { duration_ms: u64::from(a) },
+        17..20 => JournalCommand::FireTimer { promise },
+        20..22 => JournalCommand::DeliverSignal { signal_name, payload: payload(u32::from(a)) },
+        22 => JournalCommand::AwaitSignal { signal_name, timeout },
+        23..25 => JournalCommand::ReceiveSignal { promise },
+        25 => JournalCommand::Await { waiting_on: vec![promise], kind: AwaitKind::Single },
+        26 => JournalCommand::Await {
             waiting_on: vec![promise, invoke],
             kind: [AwaitKind::Any, AwaitKind::All][usize::from(b % 2)].clone(),
         },
-        27..31 => Command::Resume,
-        31 => Command::CreateJoinSet,
-        32..35 => Command::Submit { set, promise: invoke },
-        35..39 => Command::Next { set, timeout },
+        27..31 => JournalCommand::Resume,
+        31 => JournalCommand::CreateJoinSet,
+        32..35 => JournalCommand::SubmitToJoinSet { set, promise: invoke },
+        35..39 => JournalCommand::TakeNextResult { set, timeout },
         39 if a == 0 => {
             let continued_as = (b < 2).then_some(ExecutionId::from_bytes([b; 32]));
-            Command::Complete { result: payload(9), continued_as }
+            JournalCommand::Complete { result: payload(9), continued_as }
         }
-        40 if a == 0 => Command::Fail { error: error(b) },
-        41 if a < 3 => Command::RequestCancel { reason: Text::from("enough") },
-        41 if a == 3 => Command::Cancel { reason: Text::from("enough") },
-        42..44 => Command::GiveUp { promise: invoke, error: error(b) },
-        _ => Command::Resume,
+        40 if a == 0 => JournalCommand::Fail { error: error(b) },
+        41 if a < 3 => JournalCommand::RequestCancel { reason: SharedText::from("enough") },
+        41 if a == 3 => JournalCommand::Cancel { reason: SharedText::from("enough") },
+        42..44 => JournalCommand::GiveUpInvoke { promise: invoke, error: error(b) },
+        _ => JournalCommand::Resume,
     }
 }
 
 fn error(pick: u8) -> ExecutionError {
     let kinds = [ErrorKind::Timeout, ErrorKind::Trap, "odd".parse().unwrap(), ErrorKind::UserError];
     let error = ExecutionError::new(kinds[usize::from(pick % 4)].clone(), "no luck");
-    if pick == 3 { error.permanent() } else { error }
+    if pick == 3 { error.into_permanent() } else { error }
 }
 
 fn policy(pick: u8) -> RetryPolicy {
@@ -106,16 +106,16 @@ fn run(steps: &[Step]) -> Journal {
     let mut journal = Journal::new(own());
     let start = match started() {
         Event::ExecutionStarted { component_digest, input, .. } => {
-            Command::Start { component_digest, input, parent: None, key: Some(Text::from("key")) }
+            JournalCommand::Start { component_digest, input, parent: None, key: Some(SharedText::from("key")) }
         }
         _ => unreachable!(),
     };
-    journal.handle(start, Timestamp::EPOCH).unwrap();
+    journal.handle_command(start, Timestamp::EPOCH).unwrap();
     for (step, now_ms) in steps.iter().zip(1..) {
-        let version = journal.fold().version();
-        let events = journal.handle(command(*step, &journal), Timestamp::EPOCH.plus_ms(now_ms));
+        let version = journal.journal_state().next_sequence();
+        let events = journal.handle_command(command(*step, &journal), Timestamp::EPOCH.plus_ms(now_ms));
         let recorded = events.as_ref().map_or(0, Vec::len) as u64;
-        assert_eq!(journal.fold().version(), version + recorded);
+        assert_eq!(journal.journal_state().next_sequence(), version + recorded);
         assert_eq!(journal.events().len() as u64, version + recorded);
     }
     journal
@@ -153,8 +153,8 @@ fn recovering_what_was_encoded_gives_the_same_journal() {
         let events = journal.events();
         for split in [0, events.len() / 2] {
             let (head, tail) = events.split_at(split);
-            let mut decoded = codec::decode(own(), &codec::encode(own(), head).unwrap()).unwrap();
-            decoded.extend(codec::decode(own(), &codec::encode(own(), tail).unwrap()).unwrap());
+            let mut decoded = codec::decode_record(own(), &codec::encode_record(own(), head).unwrap()).unwrap();
+            decoded.extend(codec::decode_record(own(), &codec::encode_record(own(), tail).unwrap()).unwrap());
             prop_assert_eq!(&decoded[..], events);
             let recovered = Journal::recover(own(), decoded).unwrap();
             prop_assert_eq!(format!("{recovered:?}"), format!("{journal:?}"));
@@ -166,14 +166,14 @@ fn recovering_what_was_encoded_gives_the_same_journal() {
 #[test]
 fn json_lines_read_back_as_the_same_events() {
     for_random_journals(800, |journal| {
-        let mut relative = jsonl::Reader::of(own());
-        let mut absolute = jsonl::Reader::new();
+        let mut relative = jsonl::JournalLineReader::for_execution(own());
+        let mut absolute = jsonl::JournalLineReader::new();
         for event in journal.events() {
-            let line = jsonl::Line::new(event, own()).to_string();
-            prop_assert_eq!(&relative.read(&line).unwrap(), event);
-            let elsewhere = jsonl::Line::new(event, onward_journal::ExecutionId::default()).to_string();
-            let read = absolute.read(&elsewhere).unwrap();
-            prop_assert_eq!(jsonl::Line::new(&read, absolute.execution()).to_string(), line);
+            let line = jsonl::JournalLine::new(event, own()).to_string();
+            prop_assert_eq!(&relative.read_line(&line).unwrap(), event);
+            let elsewhere = jsonl::JournalLine::new(event, onward_journal::ExecutionId::default()).to_string();
+            let read = absolute.read_line(&elsewhere).unwrap();
+            prop_assert_eq!(jsonl::JournalLine::new(&read, absolute.execution_id()).to_string(), line);
         }
         Ok(())
     });
@@ -188,7 +188,7 @@ fn with_next_number(event: &JournalEvent) -> Option<JournalEvent> {
         | Event::TimeRecorded { promise_id, .. }
         | Event::TimerScheduled { promise_id, .. }
         | Event::JoinSetCreated { join_set_id: JoinSetId(promise_id) } => {
-            *promise_id = own().child(promise_id.number_in(own())? + 1);
+            *promise_id = own().child_promise(promise_id.child_number_in(own())? + 1);
             Some(event)
         }
         _ => None,
@@ -222,7 +222,7 @@ fn a_changed_sequence_or_id_is_not_recovered() {
 #[test]
 fn any_json_text_makes_the_same_payload_again() {
     proptest!(Config { failure_persistence: None, ..Config::default() }, |(text in "\\PC{0,40}")| {
-        let payload = Payload::of(&text).unwrap();
+        let payload = Payload::from_value(&text).unwrap();
         prop_assert_eq!(Payload::parse(&format!(" {} ", payload.as_str())).unwrap(), payload);
     });
 }

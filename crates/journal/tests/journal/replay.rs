@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use onward_journal::{
-    AwaitEnd, AwaitKind, Command, Delivery, Event, ExecutionError, Flight, InvokeKind, JoinSetId, Journal, Performer,
-    Promise, PromiseId, Recorded, Replay, Timestamp,
+    AwaitEnd, AwaitKind, JournalCommand, DeliveryGuarantee, Event, ExecutionError, InvokePhase, InvokeKind, JoinSetId, Journal, InvokePerformer,
+    PromiseState, PromiseId, RecordedOutcome, ReplayIndex, Timestamp,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -144,34 +144,34 @@ struct World<'a> {
 }
 
 impl World<'_> {
-    fn ask(&mut self, command: Command) -> Result<Vec<onward_journal::JournalEvent>, onward_journal::Violation> {
+    fn ask(&mut self, command: JournalCommand) -> Result<Vec<onward_journal::JournalEvent>, onward_journal::RuleViolation> {
         self.now_ms += 1;
-        self.journal.handle(command, Timestamp::EPOCH.plus_ms(self.now_ms))
+        self.journal.handle_command(command, Timestamp::EPOCH.plus_ms(self.now_ms))
     }
 
     /// Something happens, or not.
     fn happen(&mut self) {
         self.now_ms += 10_000;
-        let known = self.journal.fold().next_child().path()[0];
+        let known = self.journal.journal_state().next_promise_id().path()[0];
         let promise = promise((self.chance)(known + 1));
         let signal_name = name(["go", "stop"][(self.chance)(2) as usize]);
         let what = (self.chance)(40);
-        let flight = self.journal.fold().invoke(&promise).map(|invoke| invoke.flight);
-        let is_timer = matches!(self.journal.fold().promise(&promise), Some(Promise::Timer { .. }));
+        let flight = self.journal.journal_state().invoke_state(&promise).map(|invoke| invoke.phase);
+        let is_timer = matches!(self.journal.journal_state().promise_state(&promise), Some(PromiseState::Timer { .. }));
         let command = match flight {
-            Some(Flight::Started) if what.is_multiple_of(3) => {
-                Command::FailAttempt { promise, error: error(&what.to_string()), entropy: 0 }
+            Some(InvokePhase::Started) if what.is_multiple_of(3) => {
+                JournalCommand::FailAttempt { promise, error: error(&what.to_string()), entropy: 0 }
             }
-            Some(Flight::Started) => Command::CompleteAttempt { promise, result: payload(what) },
-            Some(Flight::Retrying { .. }) if what.is_multiple_of(4) => {
-                Command::GiveUp { promise, error: error("enough") }
+            Some(InvokePhase::Started) => JournalCommand::CompleteAttempt { promise, result: payload(what) },
+            Some(InvokePhase::Retrying { .. }) if what.is_multiple_of(4) => {
+                JournalCommand::GiveUpInvoke { promise, error: error("enough") }
             }
-            Some(Flight::Scheduled | Flight::Retrying { .. }) => {
-                Command::StartAttempt { promise, performer: Performer::Owner }
+            Some(InvokePhase::Scheduled | InvokePhase::Retrying { .. }) => {
+                JournalCommand::StartAttempt { promise, performer: InvokePerformer::Owner }
             }
-            _ if is_timer => Command::FireTimer { promise },
-            _ if what == 0 => Command::RequestCancel { reason: "enough".into() },
-            _ if what < 10 => Command::DeliverSignal { signal_name, payload: payload(what) },
+            _ if is_timer => JournalCommand::FireTimer { promise },
+            _ if what == 0 => JournalCommand::RequestCancel { reason: "enough".into() },
+            _ if what < 10 => JournalCommand::DeliverSignal { signal_name, payload: payload(what) },
             _ => return,
         };
         // What cannot happen now does not.
@@ -181,16 +181,16 @@ impl World<'_> {
     /// Lets things happen until the open await ends; `None` if it was interrupted.
     fn block(&mut self) -> Option<()> {
         for _ in 0..10_000 {
-            let wait = self.journal.fold().wait()?;
+            let wait = self.journal.journal_state().open_await()?;
             if wait.is_satisfied() && (self.chance)(3) == 0 {
-                self.ask(Command::Resume).unwrap();
+                self.ask(JournalCommand::Resume).unwrap();
                 return Some(());
             }
-            let waiting: Vec<PromiseId> = self.journal.fold().waiting_on().collect();
+            let waiting: Vec<PromiseId> = self.journal.journal_state().waiting_on().collect();
             for promise in waiting {
                 let is_signal =
-                    matches!(self.journal.fold().promise(&promise), Some(Promise::Signal { received: false, .. }));
-                if is_signal && self.ask(Command::ReceiveSignal { promise }).is_ok() {
+                    matches!(self.journal.journal_state().promise_state(&promise), Some(PromiseState::Signal { received: false, .. }));
+                if is_signal && self.ask(JournalCommand::ReceiveSignal { promise }).is_ok() {
                     continue;
                 }
             }
@@ -200,46 +200,46 @@ impl World<'_> {
     }
 
     fn seen(&self, ids: &[PromiseId]) -> Told {
-        let replay = Replay::new(own(), self.journal.events());
-        format!("{:?}", ids.iter().map(|id| replay.outcome(id)).collect::<Vec<_>>())
+        let replay = ReplayIndex::new(own(), self.journal.events());
+        format!("{:?}", ids.iter().map(|id| replay.recorded_outcome(id)).collect::<Vec<_>>())
     }
 }
 
 impl Host for World<'_> {
     fn random(&mut self, _: &PromiseId) -> Told {
         let value = [(self.chance)(256) as u8];
-        self.ask(Command::Random { value: value.into() }).unwrap();
-        format!("{:?}", Recorded::Random(&value))
+        self.ask(JournalCommand::GenerateRandom { value: value.into() }).unwrap();
+        format!("{:?}", RecordedOutcome::Random(&value))
     }
 
     fn clock(&mut self, _: &PromiseId) -> Told {
-        self.ask(Command::ReadClock).unwrap();
-        format!("{:?}", Recorded::Time(Timestamp::EPOCH.plus_ms(self.now_ms)))
+        self.ask(JournalCommand::ReadClock).unwrap();
+        format!("{:?}", RecordedOutcome::Time(Timestamp::EPOCH.plus_ms(self.now_ms)))
     }
 
     fn sleep(&mut self, _: &PromiseId) {
-        self.ask(Command::Sleep { duration_ms: 5_000 }).unwrap();
+        self.ask(JournalCommand::ScheduleTimer { duration_ms: 5_000 }).unwrap();
     }
 
     fn schedule(&mut self, _: &PromiseId) {
         let (kind, function_name) = (InvokeKind::Function, name("task"));
-        let (retry_policy, delivery) = (None, Delivery::AtLeastOnce);
-        self.ask(Command::Schedule { kind, function_name, input: payload(0), retry_policy, delivery }).unwrap();
+        let (retry_policy, delivery) = (None, DeliveryGuarantee::AtLeastOnce);
+        self.ask(JournalCommand::ScheduleInvoke { kind, function_name, input: payload(0), retry_policy, delivery }).unwrap();
         self.happen();
     }
 
     fn create_set(&mut self, _: &JoinSetId) {
-        self.ask(Command::CreateJoinSet).unwrap();
+        self.ask(JournalCommand::CreateJoinSet).unwrap();
     }
 
     fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Told {
-        let submitted = self.ask(Command::Submit { set: set.clone(), promise: id.clone() });
+        let submitted = self.ask(JournalCommand::SubmitToJoinSet { set: set.clone(), promise: id.clone() });
         // A refused submit is the guest's mistake; it leaves no event, so it must be judged from what there is.
         submitted.map_or_else(|violation| violation.rule.to_string(), |_| "submitted".to_owned())
     }
 
     fn wait(&mut self, ids: &[PromiseId], kind: AwaitKind) -> Option<Told> {
-        let events = self.ask(Command::Await { waiting_on: ids.to_vec(), kind }).unwrap();
+        let events = self.ask(JournalCommand::Await { waiting_on: ids.to_vec(), kind }).unwrap();
         if events.len() == 1 {
             self.block()?;
         }
@@ -247,8 +247,8 @@ impl Host for World<'_> {
     }
 
     fn signal(&mut self, id: &PromiseId, signal: &str, deadline: Option<PromiseId>) -> Option<Told> {
-        self.ask(Command::AwaitSignal { signal_name: name(signal), timeout: deadline }).unwrap();
-        if self.journal.fold().wait().is_some() {
+        self.ask(JournalCommand::AwaitSignal { signal_name: name(signal), timeout: deadline }).unwrap();
+        if self.journal.journal_state().open_await().is_some() {
             self.block()?;
         }
         Some(self.seen(std::slice::from_ref(id)))
@@ -256,7 +256,7 @@ impl Host for World<'_> {
 
     fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Told> {
         loop {
-            let mut events = match self.ask(Command::Next { set: set.clone(), timeout: deadline.clone() }) {
+            let mut events = match self.ask(JournalCommand::TakeNextResult { set: set.clone(), timeout: deadline.clone() }) {
                 Err(violation) => return Some(violation.rule.to_string()),
                 Ok(events) => events,
             };
@@ -266,9 +266,9 @@ impl Host for World<'_> {
                     if events.is_empty() {
                         self.block()?;
                     }
-                    let fold = self.journal.fold();
+                    let fold = self.journal.journal_state();
                     let is_there =
-                        |id: &PromiseId| fold.invoke(id).is_some() && fold.promise(id).unwrap().is_complete();
+                        |id: &PromiseId| fold.invoke_state(id).is_some() && fold.promise_state(id).unwrap().is_complete();
                     if !waiting_on.iter().any(is_there) {
                         return Some(NO_RESULT.to_owned());
                     }
@@ -281,7 +281,7 @@ impl Host for World<'_> {
 
 /// The journal as a host. It looks only at what the index offers.
 struct Recording<'a> {
-    replay: Replay<'a>,
+    replay: ReplayIndex<'a>,
     awaits: usize,
     taken: std::collections::BTreeMap<JoinSetId, usize>,
     submitted: std::collections::BTreeMap<PromiseId, JoinSetId>,
@@ -290,12 +290,12 @@ struct Recording<'a> {
 
 impl<'a> Recording<'a> {
     fn outcome(&self, id: &PromiseId) -> Told {
-        format!("{:?}", self.replay.outcome(id).unwrap())
+        format!("{:?}", self.replay.recorded_outcome(id).unwrap())
     }
 
     /// The end of the guest's next await: when it went on, or `None` if it was interrupted.
     fn next_await(&mut self) -> Option<u64> {
-        let awaited = self.replay.awaited(self.awaits).unwrap();
+        let awaited = self.replay.recorded_await(self.awaits).unwrap();
         self.awaits += 1;
         match awaited.end {
             AwaitEnd::Resumed(sequence) => Some(sequence),
@@ -305,7 +305,7 @@ impl<'a> Recording<'a> {
     }
 
     fn seen(&self, ids: &[PromiseId], sequence: u64) -> Told {
-        format!("{:?}", ids.iter().map(|id| self.replay.seen(id, sequence)).collect::<Vec<_>>())
+        format!("{:?}", ids.iter().map(|id| self.replay.outcome_before(id, sequence)).collect::<Vec<_>>())
     }
 }
 
@@ -319,20 +319,20 @@ impl Host for Recording<'_> {
     }
 
     fn sleep(&mut self, id: &PromiseId) {
-        assert!(matches!(self.replay.operation(id), Some(Event::TimerScheduled { .. })));
+        assert!(matches!(self.replay.allocating_event(id), Some(Event::TimerScheduled { .. })));
     }
 
     fn schedule(&mut self, id: &PromiseId) {
-        assert!(matches!(self.replay.operation(id), Some(Event::InvokeScheduled { .. })));
+        assert!(matches!(self.replay.allocating_event(id), Some(Event::InvokeScheduled { .. })));
     }
 
     fn create_set(&mut self, set: &JoinSetId) {
-        assert!(matches!(self.replay.operation(&set.0), Some(Event::JoinSetCreated { .. })));
+        assert!(matches!(self.replay.allocating_event(&set.0), Some(Event::JoinSetCreated { .. })));
     }
 
     /// Whether a submit is refused follows from the guest's own calls.
     fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Told {
-        if !matches!(self.replay.operation(id), Some(Event::InvokeScheduled { .. })) {
+        if !matches!(self.replay.allocating_event(id), Some(Event::InvokeScheduled { .. })) {
             return "H-12".to_owned();
         }
         match self.submitted.get(id) {
@@ -352,7 +352,7 @@ impl Host for Recording<'_> {
     }
 
     fn signal(&mut self, id: &PromiseId, _: &str, _: Option<PromiseId>) -> Option<Told> {
-        let resumed = match self.replay.operation(id) {
+        let resumed = match self.replay.allocating_event(id) {
             Some(Event::SignalReceived { .. }) => u64::MAX,
             _ => self.next_await()?,
         };
@@ -362,11 +362,11 @@ impl Host for Recording<'_> {
     fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Told> {
         loop {
             let taken = self.taken.get(set).copied().unwrap_or(0);
-            let next = self.replay.next_of(set, taken);
+            let next = self.replay.join_result(set, taken);
             if self.members.get(set).copied().unwrap_or(0) == taken {
                 return Some("JS-6".to_owned());
             }
-            let awaited = self.replay.awaited(self.awaits);
+            let awaited = self.replay.recorded_await(self.awaits);
             match next {
                 Some(next) if awaited.is_none_or(|awaited| next.sequence < awaited.sequence) => {
                     *self.taken.entry(set.clone()).or_default() += 1;
@@ -375,7 +375,7 @@ impl Host for Recording<'_> {
                 _ => {
                     let resumed = self.next_await()?;
                     let members = awaited.unwrap().waiting_on.iter().filter(|id| Some(*id) != deadline.as_ref());
-                    if members.into_iter().all(|id| self.replay.seen(id, resumed).is_none()) {
+                    if members.into_iter().all(|id| self.replay.outcome_before(id, resumed).is_none()) {
                         return Some(NO_RESULT.to_owned());
                     }
                 }
@@ -417,7 +417,7 @@ fn a_replayed_guest_is_told_what_it_was_told_live() {
             let mut world = World { journal: Journal::new(own()), chance, now_ms: 0 };
             world.journal.append(record(&[started()]).remove(0)).unwrap();
             let live = run(&calls, &mut world);
-            let replay = Replay::new(own(), world.journal.events());
+            let replay = ReplayIndex::new(own(), world.journal.events());
             let (awaits, taken) = (0, Default::default());
             let (submitted, members) = Default::default();
             let again = run(&calls, &mut Recording { replay, awaits, taken, submitted, members });
@@ -441,33 +441,33 @@ fn a_replayed_guest_is_told_what_it_was_told_live() {
 #[test]
 fn a_timer_that_fires_after_it_was_interrupted_is_not_seen() {
     let events = record(&[started(), timer(0), awaiting_one(0), cancel_requested(), scheduled(1), fired(0)]);
-    let replay = Replay::new(own(), &events);
-    let awaited = replay.awaited(0).unwrap();
+    let replay = ReplayIndex::new(own(), &events);
+    let awaited = replay.recorded_await(0).unwrap();
     assert_eq!(awaited.end, AwaitEnd::Interrupted(3));
-    assert_eq!((replay.seen(&promise(0), 3), replay.outcome(&promise(0))), (None, Some(Recorded::Timer)));
-    assert_eq!(replay.awaited(1), None);
+    assert_eq!((replay.outcome_before(&promise(0), 3), replay.recorded_outcome(&promise(0))), (None, Some(RecordedOutcome::Timer)));
+    assert_eq!(replay.recorded_await(1), None);
 }
 
 #[test]
 fn an_await_sees_what_was_complete_when_it_resumed() {
     let any = awaiting(AwaitKind::Any, &[0, 1]);
     let events = record(&[started(), timer(0), timer(1), any, fired(1), resumed(), fired(0)]);
-    let replay = Replay::new(own(), &events);
-    assert_eq!(replay.awaited(0).unwrap().end, AwaitEnd::Resumed(5));
-    assert_eq!((replay.seen(&promise(0), 5), replay.seen(&promise(1), 5)), (None, Some(Recorded::Timer)));
-    assert_eq!((replay.seen(&promise(1), 4), replay.seen(&promise(0), 7)), (None, Some(Recorded::Timer)));
+    let replay = ReplayIndex::new(own(), &events);
+    assert_eq!(replay.recorded_await(0).unwrap().end, AwaitEnd::Resumed(5));
+    assert_eq!((replay.outcome_before(&promise(0), 5), replay.outcome_before(&promise(1), 5)), (None, Some(RecordedOutcome::Timer)));
+    assert_eq!((replay.outcome_before(&promise(1), 4), replay.outcome_before(&promise(0), 7)), (None, Some(RecordedOutcome::Timer)));
     assert_eq!((replay.len(), replay.is_empty()), (2, false));
-    assert!(Replay::new(own(), &events[..1]).is_empty());
-    assert_eq!(replay.outcome(&promise(2)), None);
+    assert!(ReplayIndex::new(own(), &events[..1]).is_empty());
+    assert_eq!(replay.recorded_outcome(&promise(2)), None);
 }
 
 #[test]
 fn a_failed_invoke_is_an_outcome() {
     let failed = Event::InvokeCompleted { promise_id: promise(0), result: Err(error("no")), attempt: 1 };
     let events = record(&[started(), scheduled(0), attempted(0, 1), failed]);
-    let replay = Replay::new(own(), &events);
+    let replay = ReplayIndex::new(own(), &events);
     let expected: Result<_, ExecutionError> = Err(error("no"));
-    assert_eq!(replay.outcome(&promise(0)), Some(Recorded::Invoke(&expected)));
+    assert_eq!(replay.recorded_outcome(&promise(0)), Some(RecordedOutcome::Invoke(&expected)));
 }
 
 #[test]
@@ -483,13 +483,13 @@ fn a_signal_that_came_after_its_deadline_is_not_seen_at_that_resume() {
         received(1, "go", 1, 7),
         resumed(),
     ]);
-    let replay = Replay::new(own(), &events);
-    let (first, second) = (replay.awaited(0).unwrap(), replay.awaited(1).unwrap());
+    let replay = ReplayIndex::new(own(), &events);
+    let (first, second) = (replay.recorded_await(0).unwrap(), replay.recorded_await(1).unwrap());
     assert_eq!((first.waiting_on, first.end), (&[promise(1), promise(0)][..], AwaitEnd::Resumed(4)));
-    assert_eq!((replay.seen(&promise(1), 4), replay.seen(&promise(0), 4)), (None, Some(Recorded::Timer)));
+    assert_eq!((replay.outcome_before(&promise(1), 4), replay.outcome_before(&promise(0), 4)), (None, Some(RecordedOutcome::Timer)));
     assert_eq!(second.end, AwaitEnd::Resumed(8));
-    assert_eq!(replay.seen(&promise(1), 8), Some(Recorded::Signal(&payload(7))));
-    assert_eq!((replay.len(), replay.awaits(), replay.awaited(2)), (2, 2, None));
-    assert_eq!(Replay::new(own(), &events[..5]).outcome(&promise(1)), None);
-    assert_eq!(Replay::new(own(), &events[..2]).awaits(), 0);
+    assert_eq!(replay.outcome_before(&promise(1), 8), Some(RecordedOutcome::Signal(&payload(7))));
+    assert_eq!((replay.len(), replay.await_count(), replay.recorded_await(2)), (2, 2, None));
+    assert_eq!(ReplayIndex::new(own(), &events[..5]).recorded_outcome(&promise(1)), None);
+    assert_eq!(ReplayIndex::new(own(), &events[..2]).await_count(), 0);
 }

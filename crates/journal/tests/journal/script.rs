@@ -1,9 +1,9 @@
 //! Events in few words, so that a test reads as the journal it is about.
 
 use onward_journal::{
-    AwaitKind, ComponentDigest, Delivery, ErrorKind, Event, ExecutionError, ExecutionId, Fold, InvokeKind,
-    InvokeResult, JoinSetId, JournalEvent, Name, Payload, Performer, PromiseId, RetryPolicy, State, Text, Timestamp,
-    Violation,
+    AwaitKind, ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId, JournalState, InvokeKind,
+    InvokeResult, JoinSetId, JournalEvent, BoundedName, Payload, InvokePerformer, PromiseId, RetryPolicy, ExecutionState, SharedText, Timestamp,
+    RuleViolation,
 };
 
 pub(crate) fn own() -> ExecutionId {
@@ -11,19 +11,19 @@ pub(crate) fn own() -> ExecutionId {
 }
 
 pub(crate) fn promise(number: u32) -> PromiseId {
-    own().child(number)
+    own().child_promise(number)
 }
 
 pub(crate) fn set(number: u32) -> JoinSetId {
     JoinSetId(promise(number))
 }
 
-pub(crate) fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> BoundedName {
     text.parse().unwrap()
 }
 
 pub(crate) fn payload(value: u32) -> Payload {
-    Payload::of(&value).unwrap()
+    Payload::from_value(&value).unwrap()
 }
 
 pub(crate) fn error(message: &str) -> ExecutionError {
@@ -50,12 +50,12 @@ pub(crate) fn scheduled_with(number: u32, policy: Option<RetryPolicy>) -> Event 
         function_name: name("task"),
         input: payload(0),
         retry_policy: policy.map(Box::new),
-        delivery: Delivery::AtLeastOnce,
+        delivery: DeliveryGuarantee::AtLeastOnce,
     }
 }
 
 pub(crate) fn attempted(number: u32, attempt: u32) -> Event {
-    Event::InvokeStarted { promise_id: promise(number), attempt, performer: Performer::Owner }
+    Event::InvokeStarted { promise_id: promise(number), attempt, performer: InvokePerformer::Owner }
 }
 
 pub(crate) fn completed(number: u32, value: u32, attempt: u32) -> Event {
@@ -144,11 +144,11 @@ pub(crate) fn fail() -> Event {
 }
 
 pub(crate) fn cancel_requested() -> Event {
-    Event::CancelRequested { reason: Text::from("enough") }
+    Event::CancelRequested { reason: SharedText::from("enough") }
 }
 
 pub(crate) fn cancelled() -> Event {
-    Event::ExecutionCancelled { reason: Text::from("enough") }
+    Event::ExecutionCancelled { reason: SharedText::from("enough") }
 }
 
 /// Numbers events from 0, a millisecond apart.
@@ -162,11 +162,11 @@ pub(crate) fn record(events: &[Event]) -> Vec<JournalEvent> {
 }
 
 /// The state after each event, or the first violation.
-pub(crate) fn judge(events: &[JournalEvent]) -> Result<Vec<State>, Violation> {
-    let mut fold = Fold::new(own());
+pub(crate) fn judge(events: &[JournalEvent]) -> Result<Vec<ExecutionState>, RuleViolation> {
+    let mut fold = JournalState::new(own());
     let take = |event: &JournalEvent| {
-        fold.push(event)?;
-        Ok(fold.state().expect("an accepted event gives a state"))
+        fold.push_event(event)?;
+        Ok(fold.execution_state().expect("an accepted event gives a state"))
     };
     events.iter().map(take).collect()
 }

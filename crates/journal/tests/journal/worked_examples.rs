@@ -1,8 +1,8 @@
 //! The worked examples of the specification, from the files that users see: each event is accepted, with the state that the
 //! specification shows beside it.
 
-use onward_journal::jsonl::Reader;
-use onward_journal::{Journal, JournalEvent, State};
+use onward_journal::jsonl::JournalLineReader;
+use onward_journal::{Journal, JournalEvent, ExecutionState};
 
 use super::oracle;
 use super::script::{judge, own};
@@ -14,8 +14,8 @@ macro_rules! example {
 }
 
 fn read(text: &str) -> Vec<JournalEvent> {
-    let mut reader = Reader::of(own());
-    text.lines().map(|line| reader.read(line).unwrap()).collect()
+    let mut reader = JournalLineReader::for_execution(own());
+    text.lines().map(|line| reader.read_line(line).unwrap()).collect()
 }
 
 /// The states, one letter each: Running, Blocked, cancelliNg, Completed, Failed, X for cancelled.
@@ -24,13 +24,13 @@ fn states(text: &str) -> String {
     for index in 0..events.len() {
         assert_eq!(oracle::broken(&events[..index], &events[index]), []);
     }
-    let letter = |state: State| match state {
-        State::Running => 'R',
-        State::Blocked => 'B',
-        State::Cancelling => 'N',
-        State::Completed => 'C',
-        State::Failed => 'F',
-        State::Cancelled => 'X',
+    let letter = |state: ExecutionState| match state {
+        ExecutionState::Running => 'R',
+        ExecutionState::Blocked => 'B',
+        ExecutionState::Cancelling => 'N',
+        ExecutionState::Completed => 'C',
+        ExecutionState::Failed => 'F',
+        ExecutionState::Cancelled => 'X',
     };
     judge(&events).unwrap().into_iter().map(letter).collect()
 }

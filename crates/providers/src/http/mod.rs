@@ -1,83 +1,83 @@
 //! Services with an interface over HTTP: for mail, voice, social networks and whatever else there is.
 
-mod call;
+mod client;
 mod request;
-mod said;
-mod spec;
+mod response_mapping;
+mod http_spec;
 mod status;
-mod template;
+mod escaped_template;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{Answer, Found};
-use onward_dispatcher::{Nature, Provider, Reservation};
-use onward_journal::Text;
+use onward_dispatch::{SendOutcome, LookupOutcome};
+use onward_dispatcher::{ProviderCapabilities, Provider, Reservation};
+use onward_journal::SharedText;
 
-use crate::http::call::Caller;
-use crate::http::request::Draft;
-use crate::parcel::{Parcel, unfit};
-use crate::secret::Secrets;
-use crate::spec::Defaults;
+use crate::http::client::HttpProviderClient;
+use crate::http::request::HttpRequestTemplate;
+use crate::outgoing_item::{OutgoingItem, invalid_message};
+use crate::secret::SecretSource;
+use crate::provider_spec::ProviderDefaults;
 
-pub use spec::{AnswersSpec, AuthSpec, BatchSpec, HttpSpec, LookSpec};
-pub use status::StatusMatch;
+pub use http_spec::{HttpResponseSpec, HttpAuthSpec, HttpBatchSpec, HttpSpec, StatusLookupSpec};
+pub use status::HttpStatusMatch;
 
 /// Items of one request, at most.
 const BATCH_MAX: usize = 100;
 
 /// Requests that are under way together, unless it is said.
-const REQUESTS: usize = 8;
+const CONCURRENT_REQUESTS: usize = 8;
 
 /// Headers that say who we are. In a document they would be there for everybody to read.
 const SECRET_HEADERS: [&str; 4] = ["authorization", "proxy-authorization", "x-api-key", "cookie"];
 
 /// A service is asked about a key after so long: what it has just taken it may not find yet.
-const LOOKS_AFTER_MS: u64 = 60_000;
+const LOOKUP_AFTER_MS: u64 = 60_000;
 
 impl HttpSpec {
-    pub(crate) fn defaults(&self) -> Defaults {
-        Defaults {
-            window: self.batch_max() * REQUESTS,
-            repeats: self.takes_keys_once,
-            looks_after_ms: self.look.as_ref().map(|_| LOOKS_AFTER_MS),
-            patience: Duration::from_millis(self.timeout_ms),
+    pub(crate) fn provider_defaults(&self) -> ProviderDefaults {
+        ProviderDefaults {
+            window: self.batch_max() * CONCURRENT_REQUESTS,
+            is_idempotent: self.takes_keys_once,
+            lookup_after_ms: self.look.as_ref().map(|_| LOOKUP_AFTER_MS),
+            timeout: Duration::from_millis(self.timeout_ms),
         }
     }
 
-    pub(crate) fn host(&self) -> Option<String> {
-        request::target(&self.url).ok().map(|target| target.to_string())
+    pub(crate) fn host_port(&self) -> Option<String> {
+        request::parse_origin(&self.url).ok().map(|target| target.to_string())
     }
 
     fn batch_max(&self) -> usize {
         self.batch.as_ref().map_or(1, |batch| batch.max)
     }
 
-    pub(crate) fn build(&self, name: &str, secrets: &dyn Secrets) -> Result<Http, String> {
-        self.check()?;
-        Ok(Http {
+    pub(crate) fn build_provider(&self, name: &str, secrets: &dyn SecretSource) -> Result<HttpProvider, String> {
+        self.check_spec()?;
+        Ok(HttpProvider {
             name: name.to_owned(),
-            nature: Nature {
-                batch_max: self.batch_max(),
-                takes_keys_once: self.takes_keys_once,
-                can_look: self.look.is_some(),
+            capabilities: ProviderCapabilities {
+                max_batch: self.batch_max(),
+                idempotent: self.takes_keys_once,
+                status_lookup: self.look.is_some(),
             },
-            draft: Draft::of(self)?,
-            look: self.look.as_ref().map(|look| Draft::of_look(self, look)).transpose()?,
-            caller: Caller::new(self, secrets)?,
+            send_template: HttpRequestTemplate::from_spec(self)?,
+            lookup_template: self.look.as_ref().map(|look| HttpRequestTemplate::for_lookup(self, look)).transpose()?,
+            client: HttpProviderClient::new(self, secrets)?,
             spec: self.clone(),
         })
     }
 
     /// Makes the request, for nobody.
-    pub(crate) fn rehearse(&self, parcel: &Parcel<'_>) -> Result<(), String> {
-        let draft = Draft::of(self)?;
-        let written = if self.batch.is_some() { draft.write_batch(&[*parcel]) } else { draft.write(parcel) };
+    pub(crate) fn dry_run(&self, parcel: &OutgoingItem<'_>) -> Result<(), String> {
+        let draft = HttpRequestTemplate::from_spec(self)?;
+        let written = if self.batch.is_some() { draft.render_batch_request(&[*parcel]) } else { draft.render_request(parcel) };
         written.map(drop)
     }
 
-    fn check(&self) -> Result<(), String> {
-        self.answers.check(self.takes_keys_once)?;
+    fn check_spec(&self) -> Result<(), String> {
+        self.answers.check_mapping(self.takes_keys_once)?;
         let is_secret = |name: &&String| SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
         if let Some(name) = self.headers.keys().find(is_secret) {
             return Err(format!("the header {name} says who we are: put it into `auth`, by a secret"));
@@ -94,8 +94,8 @@ impl HttpSpec {
             }
         }
         if let Some(look) = &self.look {
-            status::check(&look.accepted)?;
-            status::check(&look.nothing)?;
+            status::check_statuses(&look.accepted)?;
+            status::check_statuses(&look.nothing)?;
             if look.nothing.is_empty() && look.found.is_none() {
                 return Err(
                     "look is to say when nothing is known of a key: by `nothing`, such as [404], or `found`".to_owned()
@@ -135,45 +135,45 @@ impl HttpSpec {
 
 /// Sends through a service.
 #[derive(Debug)]
-pub(crate) struct Http {
+pub(crate) struct HttpProvider {
     name: String,
-    nature: Nature,
-    draft: Draft,
-    look: Option<Draft>,
-    caller: Caller,
+    capabilities: ProviderCapabilities,
+    send_template: HttpRequestTemplate,
+    lookup_template: Option<HttpRequestTemplate>,
+    client: HttpProviderClient,
     spec: HttpSpec,
 }
 
 #[async_trait]
-impl Provider for Http {
+impl Provider for HttpProvider {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn nature(&self) -> Nature {
-        self.nature
+    fn capabilities(&self) -> ProviderCapabilities {
+        self.capabilities
     }
 
-    async fn deliver(&self, batch: Vec<Reservation>) -> Vec<(Text, Answer)> {
-        let parcels: Vec<Parcel<'_>> = batch.iter().map(Parcel::of).collect();
-        let answers = self.send(&parcels).await;
-        batch.iter().map(|reservation| reservation.item().clone()).zip(answers).collect()
+    async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
+        let parcels: Vec<OutgoingItem<'_>> = batch.iter().map(OutgoingItem::from_reservation).collect();
+        let answers = self.send_items(&parcels).await;
+        batch.iter().map(|reservation| reservation.item_id().clone()).zip(answers).collect()
     }
 
-    async fn look(&self, key: &str) -> Found {
-        let Some((draft, look)) = self.look.as_ref().zip(self.spec.look.as_ref()) else { return Found::Unsure };
-        let Ok(request) = draft.write_look(key) else { return Found::Unsure };
-        match self.caller.call(request).await {
-            Ok(reply) => said::found(look, &reply, &self.caller.veil),
-            Err(_) => Found::Unsure,
+    async fn lookup_status(&self, key: &str) -> LookupOutcome {
+        let Some((draft, look)) = self.lookup_template.as_ref().zip(self.spec.look.as_ref()) else { return LookupOutcome::Unknown };
+        let Ok(request) = draft.render_lookup_request(key) else { return LookupOutcome::Unknown };
+        match self.client.send_request(request).await {
+            Ok(reply) => response_mapping::map_lookup_reply(look, &reply, &self.client.redactor),
+            Err(_) => LookupOutcome::Unknown,
         }
     }
 }
 
-impl Http {
+impl HttpProvider {
     /// What became of each of these, in their order.
-    async fn send(&self, parcels: &[Parcel<'_>]) -> Vec<Answer> {
-        let mut answers: Vec<Option<Answer>> = vec![None; parcels.len()];
+    async fn send_items(&self, parcels: &[OutgoingItem<'_>]) -> Vec<SendOutcome> {
+        let mut answers: Vec<Option<SendOutcome>> = vec![None; parcels.len()];
         let Some(batch) = &self.spec.batch else {
             for (answer, parcel) in answers.iter_mut().zip(parcels) {
                 *answer = Some(self.send_one(parcel).await);
@@ -182,35 +182,35 @@ impl Http {
         };
         // One that cannot be made does not spoil the others.
         for (answer, parcel) in answers.iter_mut().zip(parcels) {
-            *answer = self.draft.write_batch(&[*parcel]).err().map(|words| unfit(&words));
+            *answer = self.send_template.render_batch_request(&[*parcel]).err().map(|words| invalid_message(&words));
         }
         let fit = parcels.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
-        let fit: Vec<Parcel<'_>> = fit.map(|(parcel, _)| *parcel).collect();
+        let fit: Vec<OutgoingItem<'_>> = fit.map(|(parcel, _)| *parcel).collect();
         let mut said = self.send_batch(batch, &fit).await.into_iter();
         answers.into_iter().filter_map(|answer| answer.or_else(|| said.next())).collect()
     }
 
-    async fn send_batch(&self, batch: &BatchSpec, parcels: &[Parcel<'_>]) -> Vec<Answer> {
+    async fn send_batch(&self, batch: &HttpBatchSpec, parcels: &[OutgoingItem<'_>]) -> Vec<SendOutcome> {
         if parcels.is_empty() {
             return Vec::new();
         }
-        let request = match self.draft.write_batch(parcels) {
+        let request = match self.send_template.render_batch_request(parcels) {
             Ok(request) => request,
-            Err(words) => return vec![unfit(&words); parcels.len()],
+            Err(words) => return vec![invalid_message(&words); parcels.len()],
         };
-        match self.caller.call(request).await {
-            Ok(reply) => said::answers(&self.spec.answers, batch, &reply, parcels, &self.caller.veil),
+        match self.client.send_request(request).await {
+            Ok(reply) => response_mapping::map_batch_reply(&self.spec.answers, batch, &reply, parcels, &self.client.redactor),
             Err(answer) => vec![answer; parcels.len()],
         }
     }
 
-    async fn send_one(&self, parcel: &Parcel<'_>) -> Answer {
-        let request = match self.draft.write(parcel) {
+    async fn send_one(&self, parcel: &OutgoingItem<'_>) -> SendOutcome {
+        let request = match self.send_template.render_request(parcel) {
             Ok(request) => request,
-            Err(words) => return unfit(&words),
+            Err(words) => return invalid_message(&words),
         };
-        match self.caller.call(request).await {
-            Ok(reply) => said::answer(&self.spec.answers, &reply, &self.caller.veil),
+        match self.client.send_request(request).await {
+            Ok(reply) => response_mapping::map_reply(&self.spec.answers, &reply, &self.client.redactor),
             Err(answer) => answer,
         }
     }

@@ -7,15 +7,15 @@ use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::{Host, Url};
 
-use crate::http::spec::{HttpSpec, LookSpec};
-use crate::http::template::{About, Escape, Template};
-use crate::parcel::Parcel;
+use crate::http::http_spec::{HttpSpec, StatusLookupSpec};
+use crate::http::escaped_template::{TemplateVariables, TemplateEscaping, EscapedTemplate};
+use crate::outgoing_item::OutgoingItem;
 
-const JSON: &str = "application/json";
+const JSON_CONTENT_TYPE: &str = "application/json";
 
 /// What is to be sent where.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct ProviderHttpRequest {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
@@ -24,14 +24,14 @@ pub(crate) struct Request {
 
 /// Whom a URL leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct ProviderOrigin {
     scheme: String,
     host: Host,
     port: u16,
 }
 
-impl Target {
-    fn of(url: &Url) -> Option<Self> {
+impl ProviderOrigin {
+    fn from_url(url: &Url) -> Option<Self> {
         let port = url.port_or_known_default()?;
         Some(Self { scheme: url.scheme().to_owned(), host: url.host()?.to_owned(), port })
     }
@@ -45,14 +45,14 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for ProviderOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
 
 /// Whom the template of a URL leads to, whatever is filled in.
-pub(crate) fn target(template: &str) -> Result<Target, String> {
+pub(crate) fn parse_origin(template: &str) -> Result<ProviderOrigin, String> {
     let expected = || format!("{template} is not a URL that begins with https://host/ or http://host/");
     let (scheme, rest) = template.split_once("://").ok_or_else(expected)?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -63,56 +63,56 @@ pub(crate) fn target(template: &str) -> Result<Target, String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("there is no place for a password in a URL: use auth".to_owned());
     }
-    Target::of(&url).ok_or_else(expected)
+    ProviderOrigin::from_url(&url).ok_or_else(expected)
 }
 
 /// A request whose gaps are to be filled in.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct HttpRequestTemplate {
     method: Method,
-    target: Target,
-    url: Template,
-    headers: Vec<(HeaderName, Template)>,
+    origin: ProviderOrigin,
+    url: EscapedTemplate,
+    headers: Vec<(HeaderName, EscapedTemplate)>,
     key_header: Option<HeaderName>,
-    body: Option<Template>,
+    body: Option<EscapedTemplate>,
     is_json: bool,
 }
 
-impl Draft {
-    pub(crate) fn of(spec: &HttpSpec) -> Result<Self, String> {
-        let target = target(&spec.url)?;
+impl HttpRequestTemplate {
+    pub(crate) fn from_spec(spec: &HttpSpec) -> Result<Self, String> {
+        let target = parse_origin(&spec.url)?;
         if target.scheme == "http" && !target.is_loopback() && !spec.allow_plaintext {
             return Err("http:// would send everything in the clear to another machine: use https://, or say \
                         allow_plaintext: true"
                 .to_owned());
         }
         let content_type = spec.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE.as_str()));
-        let escape = body_escape(content_type.map_or(JSON, |(_, value)| value));
+        let escape = body_escape(content_type.map_or(JSON_CONTENT_TYPE, |(_, value)| value));
         let header = |(name, source): (&String, &String)| {
-            Ok((header_name(name)?, Template::new(&format!("the header {name}"), source, Escape::Plain)?))
+            Ok((parse_header_name(name)?, EscapedTemplate::new(&format!("the header {name}"), source, TemplateEscaping::Plain)?))
         };
-        let body = spec.body.as_ref().map(|source| Template::new("the body", source, escape)).transpose()?;
+        let body = spec.body.as_ref().map(|source| EscapedTemplate::new("the body", source, escape)).transpose()?;
         Ok(Self {
-            method: method(&spec.method)?,
-            target,
-            url: Template::new("the URL", &spec.url, Escape::Percent)?,
+            method: parse_method(&spec.method)?,
+            origin: target,
+            url: EscapedTemplate::new("the URL", &spec.url, TemplateEscaping::Percent)?,
             headers: spec.headers.iter().map(header).collect::<Result<_, String>>()?,
-            key_header: spec.idempotency_header.as_deref().map(header_name).transpose()?,
-            is_json: body.is_some() && escape == Escape::Json,
+            key_header: spec.idempotency_header.as_deref().map(parse_header_name).transpose()?,
+            is_json: body.is_some() && escape == TemplateEscaping::Json,
             body,
         })
     }
 
     /// The request that asks what became of a key.
-    pub(crate) fn of_look(spec: &HttpSpec, look: &LookSpec) -> Result<Self, String> {
-        let target = target(&look.url)?;
-        if target != self::target(&spec.url)? {
+    pub(crate) fn for_lookup(spec: &HttpSpec, look: &StatusLookupSpec) -> Result<Self, String> {
+        let target = parse_origin(&look.url)?;
+        if target != self::parse_origin(&spec.url)? {
             return Err("look.url leads to another host than url".to_owned());
         }
         Ok(Self {
-            method: method(&look.method)?,
-            target,
-            url: Template::new("the URL to look at", &look.url, Escape::Percent)?,
+            method: parse_method(&look.method)?,
+            origin: target,
+            url: EscapedTemplate::new("the URL to look at", &look.url, TemplateEscaping::Percent)?,
             headers: Vec::new(),
             key_header: None,
             body: None,
@@ -121,27 +121,27 @@ impl Draft {
     }
 
     /// The request for one item.
-    pub(crate) fn write(&self, parcel: &Parcel<'_>) -> Result<Request, String> {
-        let mut request = self.fill(&about(parcel))?;
+    pub(crate) fn render_request(&self, parcel: &OutgoingItem<'_>) -> Result<ProviderHttpRequest, String> {
+        let mut request = self.fill_template(&item_variables(parcel))?;
         if let Some(name) = &self.key_header {
-            request.headers.insert(name.clone(), header_value(parcel.key)?);
+            request.headers.insert(name.clone(), parse_header_value(parcel.key)?);
         }
         Ok(request)
     }
 
     /// The request for many.
-    pub(crate) fn write_batch(&self, parcels: &[Parcel<'_>]) -> Result<Request, String> {
-        self.fill(&About::list("items", parcels.iter().map(about)))
+    pub(crate) fn render_batch_request(&self, parcels: &[OutgoingItem<'_>]) -> Result<ProviderHttpRequest, String> {
+        self.fill_template(&TemplateVariables::from_list("items", parcels.iter().map(item_variables)))
     }
 
     /// The request about a key.
-    pub(crate) fn write_look(&self, key: &str) -> Result<Request, String> {
-        self.fill(&About::these(BTreeMap::from([("key", key)])))
+    pub(crate) fn render_lookup_request(&self, key: &str) -> Result<ProviderHttpRequest, String> {
+        self.fill_template(&TemplateVariables::from_named(BTreeMap::from([("key", key)])))
     }
 
-    fn fill(&self, about: &About) -> Result<Request, String> {
+    fn fill_template(&self, about: &TemplateVariables) -> Result<ProviderHttpRequest, String> {
         let url: Url = self.url.render(about)?.parse().map_err(|cause| format!("the URL cannot be used: {cause}"))?;
-        if Target::of(&url).as_ref() != Some(&self.target) {
+        if ProviderOrigin::from_url(&url).as_ref() != Some(&self.origin) {
             return Err("the URL leads to another host".to_owned());
         }
         let body = self.body.as_ref().map(|body| body.render(about)).transpose()?;
@@ -152,51 +152,51 @@ impl Draft {
         }
         let mut headers = HeaderMap::new();
         if self.is_json {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON_CONTENT_TYPE));
         }
         for (name, template) in &self.headers {
-            headers.insert(name.clone(), header_value(&template.render(about)?)?);
+            headers.insert(name.clone(), parse_header_value(&template.render(about)?)?);
         }
-        Ok(Request { method: self.method.clone(), url, headers, body })
+        Ok(ProviderHttpRequest { method: self.method.clone(), url, headers, body })
     }
 }
 
 /// How what is printed in a body is encoded.
-fn body_escape(content_type: &str) -> Escape {
+fn body_escape(content_type: &str) -> TemplateEscaping {
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match kind.as_str() {
-        "application/x-www-form-urlencoded" => Escape::Percent,
-        kind if kind.ends_with("/json") || kind.ends_with("+json") => Escape::Json,
-        _ => Escape::Plain,
+        "application/x-www-form-urlencoded" => TemplateEscaping::Percent,
+        kind if kind.ends_with("/json") || kind.ends_with("+json") => TemplateEscaping::Json,
+        _ => TemplateEscaping::Plain,
     }
 }
 
 /// What templates know of an item. Its own names go before those of parts.
-fn about(parcel: &Parcel<'_>) -> About {
+fn item_variables(parcel: &OutgoingItem<'_>) -> TemplateVariables {
     let parts = parcel.message.parts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     let own = [("key", parcel.key), ("item", parcel.item), ("to", parcel.to), ("recipient", parcel.recipient)];
-    About::these(parts.chain(own).collect())
+    TemplateVariables::from_named(parts.chain(own).collect())
 }
 
-fn method(name: &str) -> Result<Method, String> {
+fn parse_method(name: &str) -> Result<Method, String> {
     match name {
         "GET" | "POST" | "PUT" | "PATCH" | "DELETE" => Method::from_bytes(name.as_bytes()).map_err(|it| it.to_string()),
         _ => Err(format!("{name} is not a method: expected POST, PUT, PATCH, DELETE or GET")),
     }
 }
 
-pub(crate) fn header_name(name: &str) -> Result<HeaderName, String> {
+pub(crate) fn parse_header_name(name: &str) -> Result<HeaderName, String> {
     HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{name}` is not the name of a header"))
 }
 
 /// Control characters would begin another header.
-pub(crate) fn header_value(text: &str) -> Result<HeaderValue, String> {
+pub(crate) fn parse_header_value(text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_str(text).map_err(|_| "a header would have a line break or a control character in it".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::target;
+    use super::parse_origin;
 
     #[test]
     fn whom_a_url_leads_to_is_known_before_anything_is_filled_in() {
@@ -205,7 +205,7 @@ mod tests {
             ("http://127.0.0.1:8080?to={{ to }}", "127.0.0.1:8080"),
             ("https://[::1]/x", "[::1]:443"),
         ] {
-            assert_eq!(target(url).map(|it| it.to_string()), Ok(host.to_owned()));
+            assert_eq!(parse_origin(url).map(|it| it.to_string()), Ok(host.to_owned()));
         }
         for url in [
             "https://{{ to }}/x",
@@ -217,7 +217,7 @@ mod tests {
             "https://example.org\\{{ to }}",
             "https://",
         ] {
-            assert!(target(url).is_err(), "{url}");
+            assert!(parse_origin(url).is_err(), "{url}");
         }
     }
 }

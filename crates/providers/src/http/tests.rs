@@ -8,18 +8,18 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, Response};
-use onward_dispatch::{Answer, Found};
-use onward_dispatcher::{Message, Provider as _};
+use onward_dispatch::{SendOutcome, LookupOutcome};
+use onward_dispatcher::{RenderedMessage, Provider as _};
 use serde_json::{Value, json};
 
-use super::{Http, HttpSpec};
-use crate::parcel::Parcel;
-use crate::secret::Secrets;
+use super::{HttpProvider, HttpSpec};
+use crate::outgoing_item::OutgoingItem;
+use crate::secret::SecretSource;
 
 struct Known;
 
-impl Secrets for Known {
-    fn secret(&self, name: &str) -> Option<String> {
+impl SecretSource for Known {
+    fn lookup_secret(&self, name: &str) -> Option<String> {
         (name == "API").then(|| "hunter2".to_owned())
     }
 }
@@ -75,27 +75,27 @@ fn spec(url: &str, more: &Value) -> Result<HttpSpec, serde_json::Error> {
     serde_json::from_value(spec)
 }
 
-fn provider(url: &str, more: &Value) -> Http {
-    spec(url, more).unwrap().build("api", &Known).unwrap()
+fn provider(url: &str, more: &Value) -> HttpProvider {
+    spec(url, more).unwrap().build_provider("api", &Known).unwrap()
 }
 
-fn message(text: &str) -> Message {
-    Message { parts: vec![("text".to_owned(), text.to_owned()), ("to".to_owned(), "no part".to_owned())] }
+fn message(text: &str) -> RenderedMessage {
+    RenderedMessage { parts: vec![("text".to_owned(), text.to_owned()), ("to".to_owned(), "no part".to_owned())] }
 }
 
-async fn send(http: &Http) -> Answer {
+async fn send(http: &HttpProvider) -> SendOutcome {
     let message = message("Say \"hi\"");
-    http.send_one(&Parcel { item: "j.0", key: "ab12", to: "+49 30 1", recipient: "ada", message: &message }).await
+    http.send_one(&OutgoingItem { item: "j.0", key: "ab12", to: "+49 30 1", recipient: "ada", message: &message }).await
 }
 
-fn kind(answer: &Answer) -> &'static str {
+fn kind(answer: &SendOutcome) -> &'static str {
     match answer {
-        Answer::Accepted(_) => "accepted",
-        Answer::Refused(_) => "refused",
-        Answer::Later(_) => "later",
-        Answer::Busy(..) => "busy",
-        Answer::Unknown(_) => "unknown",
-        Answer::Unfit(_) => "unfit",
+        SendOutcome::Accepted(_) => "accepted",
+        SendOutcome::Refused(_) => "refused",
+        SendOutcome::Deferred(_) => "later",
+        SendOutcome::Throttled(..) => "busy",
+        SendOutcome::Unknown(_) => "unknown",
+        SendOutcome::InvalidMessage(_) => "unfit",
     }
 }
 
@@ -112,7 +112,7 @@ async fn a_request_is_what_its_templates_say() {
         "answers": { "message_id": "/data/id" },
     });
     let http = provider(&url, &more);
-    assert_eq!(send(&http).await, Answer::Accepted(Some("42".into())));
+    assert_eq!(send(&http).await, SendOutcome::Accepted(Some("42".into())));
     let heard = &service.heard()[0];
     assert_eq!(heard.line, "PUT /calls/ada?to=%2B49%2030%201");
     let body: Value = serde_json::from_str(&heard.body).unwrap();
@@ -127,8 +127,8 @@ async fn a_request_is_what_its_templates_say() {
     }
     let printed = format!("{http:?}");
     assert!(!printed.contains("hunter2"), "{printed}");
-    let nature = http.nature();
-    assert_eq!((nature.batch_max, nature.takes_keys_once, nature.can_look), (1, true, false));
+    let nature = http.capabilities();
+    assert_eq!((nature.max_batch, nature.idempotent, nature.status_lookup), (1, true, false));
 }
 
 #[tokio::test]
@@ -139,9 +139,9 @@ async fn a_form_and_other_ways_to_say_who_we_are() {
         "body": "To={{ to }}&Body={{ text }}",
         "auth": { "basic": { "user": "shop", "password": { "secret": "API" } } },
     });
-    assert_eq!(send(&provider(&url, &form)).await, Answer::Accepted(None));
+    assert_eq!(send(&provider(&url, &form)).await, SendOutcome::Accepted(None));
     let own = json!({ "auth": { "header": { "name": "X-Api-Key", "value": { "secret": "API" } } } });
-    assert_eq!(send(&provider(&url, &own)).await, Answer::Accepted(None));
+    assert_eq!(send(&provider(&url, &own)).await, SendOutcome::Accepted(None));
     let heard = service.heard();
     assert_eq!(heard[0].body, "To=%2B49%2030%201&Body=Say%20%22hi%22");
     assert_eq!(heard[0].headers["authorization"], "Basic c2hvcDpodW50ZXIy");
@@ -195,7 +195,7 @@ async fn a_busy_service_says_for_how_long() {
     for (after, ms) in [("7", Some(7_000)), ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60_000)), ("soon", None)] {
         let (_service, url) = Service::start(later(after)).await;
         let answer = send(&provider(&url, &more)).await;
-        assert_eq!(answer, Answer::Busy("the service answered 429: slow down".into(), ms));
+        assert_eq!(answer, SendOutcome::Throttled("the service answered 429: slow down".into(), ms));
     }
 }
 
@@ -218,7 +218,7 @@ async fn a_service_that_repeats_our_secret_is_not_quoted() {
     let look = json!({ "url": format!("{url}/x"), "found": "/id", "status": "/state", "refused": ["no hunter2"] });
     let more = json!({ "headers": { "x-status": "200" }, "auth": basic, "batch": entries, "look": look, "body": "[]" });
     let said = send_batch(&provider(&url, &more), &["ab12"]).await;
-    assert_eq!(said, [Answer::Refused("the service said of it: no (secret): (secret)".into())]);
+    assert_eq!(said, [SendOutcome::Refused("the service said of it: no (secret): (secret)".into())]);
 }
 
 #[tokio::test]
@@ -236,7 +236,7 @@ async fn an_answer_that_is_too_long_or_is_no_json_counts_by_its_status() {
     let long = format!(r#"{{"id":"1","rest":"{}"}}"#, "x".repeat(100_000));
     for (body, id) in [(r#"{"id":"1"}"#.to_owned(), Some("1")), (long, None), ("<html>".to_owned(), None)] {
         let (_service, url) = Service::start(move |_| reply(200, body.clone())).await;
-        assert_eq!(send(&provider(&url, &more)).await, Answer::Accepted(id.map(Into::into)));
+        assert_eq!(send(&provider(&url, &more)).await, SendOutcome::Accepted(id.map(Into::into)));
     }
 }
 
@@ -311,15 +311,15 @@ fn batch() -> Value {
     json!({ "body": body, "batch": batch, "takes_keys_once": true })
 }
 
-async fn send_batch(http: &Http, keys: &[&str]) -> Vec<Answer> {
+async fn send_batch(http: &HttpProvider, keys: &[&str]) -> Vec<SendOutcome> {
     let message = message("Hi");
     let items: Vec<String> = keys.iter().map(|key| format!("j.{key}")).collect();
-    let parcels: Vec<Parcel<'_>> = keys
+    let parcels: Vec<OutgoingItem<'_>> = keys
         .iter()
         .zip(&items)
-        .map(|(key, item)| Parcel { item, key, to: "+49", recipient: "ada", message: &message })
+        .map(|(key, item)| OutgoingItem { item, key, to: "+49", recipient: "ada", message: &message })
         .collect();
-    http.send(&parcels).await
+    http.send_items(&parcels).await
 }
 
 #[tokio::test]
@@ -339,14 +339,14 @@ async fn a_batch_is_answered_item_by_item() {
     let (service, url) = Service::start(move |_| reply(200, results.to_string())).await;
     let http = provider(&url, &batch());
     let answers = send_batch(&http, &["a", "b", "c", "d", "e", "f", "g", "h", "i"]).await;
-    assert_eq!(answers[0], Answer::Accepted(Some("m-1".into())));
-    assert_eq!(answers[1], Answer::Refused("the service said of it: bounced: no such number".into()));
+    assert_eq!(answers[0], SendOutcome::Accepted(Some("m-1".into())));
+    assert_eq!(answers[1], SendOutcome::Refused("the service said of it: bounced: no such number".into()));
     let kinds: Vec<&str> = answers[2..].iter().map(kind).collect();
     assert_eq!(kinds, ["later", "unknown", "accepted", "refused", "unknown", "unknown", "unknown"]);
     assert_eq!(service.heard().len(), 1);
     let sent: Value = serde_json::from_str(&service.heard()[0].body).unwrap();
     assert_eq!(sent["messages"].as_array().unwrap().len(), 9);
-    assert_eq!(http.nature().batch_max, 10);
+    assert_eq!(http.capabilities().max_batch, 10);
 }
 
 #[tokio::test]
@@ -368,14 +368,14 @@ async fn a_batch_that_is_refused_whole_or_not_understood_is_answered_for_all() {
 async fn what_cannot_be_made_does_not_spoil_its_batch() {
     let (service, url) = Service::start(|_| reply(200, r#"{"results":[{"ref":"a","state":"queued"}]}"#)).await;
     let http = provider(&url, &batch());
-    let (good, bad) = (message("Hi"), Message::default());
-    let parcel = |key, message| Parcel { item: key, key, to: "+49", recipient: "ada", message };
+    let (good, bad) = (message("Hi"), RenderedMessage::default());
+    let parcel = |key, message| OutgoingItem { item: key, key, to: "+49", recipient: "ada", message };
     let mut more = batch();
     more["body"] = json!(more["body"].as_str().unwrap().replace("item.to", "item.text"));
-    let answers = provider(&url, &more).send(&[parcel("a", &good), parcel("b", &bad)]).await;
+    let answers = provider(&url, &more).send_items(&[parcel("a", &good), parcel("b", &bad)]).await;
     assert_eq!(answers.iter().map(kind).collect::<Vec<_>>(), ["accepted", "unfit"]);
     assert_eq!(service.heard().len(), 1);
-    assert!(http.send(&[]).await.is_empty());
+    assert!(http.send_items(&[]).await.is_empty());
 }
 
 #[tokio::test]
@@ -397,27 +397,27 @@ async fn a_service_can_be_asked_what_became_of_a_key() {
         "refused": ["bounced"], "message_id": "/id",
     });
     let http = provider(&url, &json!({ "look": look, "auth": { "bearer": { "secret": "API" } } }));
-    assert!(http.nature().can_look);
+    assert!(http.capabilities().status_lookup);
     for (key, expected) in [
-        ("taken", Found::Accepted(Some("m-1".into()))),
-        ("bounced", Found::Refused("the service said of it: bounced".into())),
-        ("empty", Found::Nothing),
-        ("null", Found::Nothing),
-        ("none", Found::Unsure),
-        ("gone", Found::Nothing),
-        ("odd", Found::Unsure),
-        ("stateless", Found::Unsure),
-        ("broken", Found::Unsure),
+        ("taken", LookupOutcome::Accepted(Some("m-1".into()))),
+        ("bounced", LookupOutcome::Refused("the service said of it: bounced".into())),
+        ("empty", LookupOutcome::NotFound),
+        ("null", LookupOutcome::NotFound),
+        ("none", LookupOutcome::Unknown),
+        ("gone", LookupOutcome::NotFound),
+        ("odd", LookupOutcome::Unknown),
+        ("stateless", LookupOutcome::Unknown),
+        ("broken", LookupOutcome::Unknown),
     ] {
-        assert_eq!(http.look(key).await, expected, "{key}");
+        assert_eq!(http.lookup_status(key).await, expected, "{key}");
     }
     assert_eq!(service.heard()[0].headers["authorization"], "Bearer hunter2");
-    assert_eq!(provider(&url, &json!({})).look("taken").await, Found::Unsure);
+    assert_eq!(provider(&url, &json!({})).lookup_status("taken").await, LookupOutcome::Unknown);
 }
 
 #[test]
 fn what_is_wrong_in_a_document_is_said() {
-    let refused = |more: &Value| spec("https://api.example.org", more).unwrap().build("api", &Known).unwrap_err();
+    let refused = |more: &Value| spec("https://api.example.org", more).unwrap().build_provider("api", &Known).unwrap_err();
     let batch = |more: Value| {
         let mut batch = json!({ "max": 10, "items": "/r", "id": "/i", "status": "/s" });
         batch.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -463,5 +463,5 @@ fn what_is_wrong_in_a_document_is_said() {
         assert!(spec("https://api.example.org", &more).is_err(), "{more}");
     }
     let slow = spec("https://api.example.org", &json!({ "timeout_ms": 1_500 })).unwrap();
-    assert_eq!(slow.defaults().patience, Duration::from_millis(1_500));
+    assert_eq!(slow.provider_defaults().timeout, Duration::from_millis(1_500));
 }

@@ -3,39 +3,39 @@
 //! The conversation is led step by step, because it decides what is known when it ends early: until the dot that ends a
 //! message is written, nothing was sent; from then on only the server's answer tells.
 
-mod connect;
-mod mail;
-mod talk;
-mod trouble;
-mod wrap;
+mod connection_pool;
+mod mail_builder;
+mod transaction;
+mod smtp_failure;
+mod implicit_tls;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::Answer;
-use onward_dispatcher::{Nature, Provider, Reservation};
-use onward_journal::Text;
+use onward_dispatch::SendOutcome;
+use onward_dispatcher::{ProviderCapabilities, Provider, Reservation};
+use onward_journal::SharedText;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use url::{Host, Url};
 
-use crate::limits::Limits;
-use crate::parcel::{Parcel, unfit};
-use crate::secret::{SecretRef, Secrets, Veil};
-use crate::smtp::connect::{Connector, Pool};
-use crate::smtp::mail::{Envelope, Letterhead};
-use crate::smtp::talk::Talk;
-use crate::smtp::trouble::{Phase, Trouble};
-use crate::spec::{Defaults, TermsSpec};
+use crate::rate_limits::RateLimits;
+use crate::outgoing_item::{OutgoingItem, invalid_message};
+use crate::secret::{SecretRef, SecretSource, SecretRedactor};
+use crate::smtp::connection_pool::{SmtpConnector, SmtpConnectionPool};
+use crate::smtp::mail_builder::{OutgoingMail, MailBuilder};
+use crate::smtp::transaction::SmtpTransaction;
+use crate::smtp::smtp_failure::{SmtpPhase, SmtpFailure};
+use crate::provider_spec::{ProviderDefaults, DispatchPolicySpec};
 
 /// Connections of one provider, at most.
 const CONNECTIONS_MAX: usize = 100;
 
 /// Who found no connection free asks again after so long.
-const CROWDED_MS: u64 = 1_000;
+const NO_CONNECTION_RETRY_MS: u64 = 1_000;
 
 /// A server of mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct SmtpSpec {
     pub url: String,
     /// How a connection of `smtp://` is encrypted: `starttls` unless it is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<Tls>,
+    pub tls: Option<SmtpTlsMode>,
     /// Whether `tls: none` may be used with another machine.
     #[serde(default)]
     pub allow_plaintext: bool,
@@ -65,96 +65,96 @@ pub struct SmtpSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Connections at a time.
-    #[serde(default = "connections")]
+    #[serde(default = "default_connections")]
     pub connections: usize,
     /// How long a connection is kept that nobody uses.
-    #[serde(default = "idle_ms")]
+    #[serde(default = "default_idle_ms")]
     pub idle_ms: u64,
     /// How long one delivery may take, and how long may be waited for a connection before.
-    #[serde(default = "timeout_ms")]
+    #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
     /// How many may be reached in which time.
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: RateLimits,
     /// How it is gone about.
     #[serde(default)]
-    pub terms: TermsSpec,
+    pub terms: DispatchPolicySpec,
 }
 
 /// How a connection that begins in the clear is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Tls {
+pub enum SmtpTlsMode {
     /// Not at all. Only to this machine, unless `allow_plaintext` says otherwise.
     None,
     /// By STARTTLS, before anything is said. A server that does not offer it is not used.
     Starttls,
 }
 
-fn connections() -> usize {
+fn default_connections() -> usize {
     4
 }
 
-fn idle_ms() -> u64 {
+fn default_idle_ms() -> u64 {
     15_000
 }
 
-fn timeout_ms() -> u64 {
+fn default_timeout_ms() -> u64 {
     60_000
 }
 
 impl SmtpSpec {
-    pub(crate) fn defaults(&self) -> Defaults {
+    pub(crate) fn provider_defaults(&self) -> ProviderDefaults {
         // As long may be waited for a connection.
         let patience = Duration::from_millis(self.timeout_ms) * 2;
-        Defaults { window: self.connections, repeats: false, looks_after_ms: None, patience }
+        ProviderDefaults { window: self.connections, is_idempotent: false, lookup_after_ms: None, timeout: patience }
     }
 
-    pub(crate) fn host(&self) -> Option<String> {
+    pub(crate) fn host_port(&self) -> Option<String> {
         let url: Url = self.url.parse().ok()?;
-        Some(format!("{}:{}", url.host()?, port(&url)))
+        Some(format!("{}:{}", url.host()?, server_port(&url)))
     }
 
     /// Makes the mail, for nobody.
-    pub(crate) fn rehearse(&self, parcel: &Parcel<'_>) -> Result<(), String> {
-        self.letterhead()?.write(parcel).map(drop)
+    pub(crate) fn dry_run(&self, parcel: &OutgoingItem<'_>) -> Result<(), String> {
+        self.mail_builder()?.build_mail(parcel).map(drop)
     }
 
-    fn letterhead(&self) -> Result<Letterhead, String> {
-        Letterhead::new(self.from.as_deref(), self.domain.as_deref())
+    fn mail_builder(&self) -> Result<MailBuilder, String> {
+        MailBuilder::new(self.from.as_deref(), self.domain.as_deref())
     }
 
-    pub(crate) fn build(&self, name: &str, secrets: &dyn Secrets) -> Result<Smtp, String> {
+    pub(crate) fn build_provider(&self, name: &str, secrets: &dyn SecretSource) -> Result<SmtpProvider, String> {
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
             return Err(format!("connections is to be from 1 to {CONNECTIONS_MAX}"));
         }
-        let url = self.checked_url()?;
+        let url = self.parse_server_url()?;
         let host = url.host().ok_or("the URL names no host")?;
-        let letterhead = self.letterhead()?;
-        let credentials = self.credentials(secrets)?;
-        let veil = credentials.as_ref().map(|it| Veil::over(&it.password, Some(&it.user))).unwrap_or_default();
-        let connector = Connector {
-            server: (bare(&host), port(&url)),
-            is_wrapped: url.scheme() == "smtps",
-            starttls: self.tls != Some(Tls::None),
-            starttls_with: connect::starttls(&bare(&host), self.ca_file.as_deref())?,
-            wrap_with: connect::wrapping(&bare(&host), self.ca_file.as_deref())?,
-            hello: connect::hello(letterhead.domain()),
+        let letterhead = self.mail_builder()?;
+        let credentials = self.resolve_credentials(secrets)?;
+        let veil = credentials.as_ref().map(|it| SecretRedactor::for_secret(&it.password, Some(&it.user))).unwrap_or_default();
+        let connector = SmtpConnector {
+            server: (host_to_string(&host), server_port(&url)),
+            is_implicit_tls: url.scheme() == "smtps",
+            uses_starttls: self.tls != Some(SmtpTlsMode::None),
+            starttls_parameters: connection_pool::starttls_parameters(&host_to_string(&host), self.ca_file.as_deref())?,
+            implicit_tls: connection_pool::build_implicit_tls(&host_to_string(&host), self.ca_file.as_deref())?,
+            client_id: connection_pool::client_id(letterhead.sender_domain()),
             credentials,
         };
         connector.check_plaintext(&host, self.allow_plaintext)?;
-        Ok(Smtp {
+        Ok(SmtpProvider {
             name: name.to_owned(),
-            letterhead,
-            veil,
-            pool: Pool::new(connector, Duration::from_millis(self.idle_ms), self.connections),
-            room: Arc::new(Semaphore::new(self.connections)),
-            free: Semaphore::new(self.connections),
+            mail_builder: letterhead,
+            redactor: veil,
+            pool: SmtpConnectionPool::new(connector, Duration::from_millis(self.idle_ms), self.connections),
+            send_permits: Arc::new(Semaphore::new(self.connections)),
+            connection_permits: Semaphore::new(self.connections),
             timeout: Duration::from_millis(self.timeout_ms),
         })
     }
 
-    fn checked_url(&self) -> Result<Url, String> {
+    fn parse_server_url(&self) -> Result<Url, String> {
         let expected = "expected smtps://host or smtp://host, with a port or without";
         let url: Url = self.url.parse().map_err(|_| format!("{} is not a URL: {expected}", self.url))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -170,11 +170,11 @@ impl SmtpSpec {
         Ok(url)
     }
 
-    fn credentials(&self, secrets: &dyn Secrets) -> Result<Option<connect::Login>, String> {
+    fn resolve_credentials(&self, secrets: &dyn SecretSource) -> Result<Option<connection_pool::SmtpCredentials>, String> {
         match (&self.user, &self.password) {
             (None, None) => Ok(None),
             (Some(user), Some(password)) => {
-                Ok(Some(connect::Login { user: user.clone(), password: password.resolve(secrets)? }))
+                Ok(Some(connection_pool::SmtpCredentials { user: user.clone(), password: password.resolve(secrets)? }))
             }
             (Some(_), None) => Err("there is a user but no password".to_owned()),
             (None, Some(_)) => Err("there is a password but no user".to_owned()),
@@ -182,12 +182,12 @@ impl SmtpSpec {
     }
 }
 
-fn port(url: &Url) -> u16 {
+fn server_port(url: &Url) -> u16 {
     url.port().unwrap_or(if url.scheme() == "smtps" { 465 } else { 587 })
 }
 
 /// A host as it is connected to. In a URL of a scheme that nobody knows, an IPv4 address is but a name.
-fn bare(host: &Host<&str>) -> String {
+fn host_to_string(host: &Host<&str>) -> String {
     match host {
         Host::Domain(name) => (*name).to_owned(),
         Host::Ipv4(address) => address.to_string(),
@@ -197,98 +197,98 @@ fn bare(host: &Host<&str>) -> String {
 
 /// Sends mail.
 #[derive(Debug)]
-pub(crate) struct Smtp {
+pub(crate) struct SmtpProvider {
     name: String,
-    letterhead: Letterhead,
-    pool: Pool,
+    mail_builder: MailBuilder,
+    pool: SmtpConnectionPool,
     /// What nobody is to read in what the server says.
-    veil: Veil,
+    redactor: SecretRedactor,
     /// Taken by whoever reserves.
-    room: Arc<Semaphore>,
+    send_permits: Arc<Semaphore>,
     /// Taken here, so that there are never more connections, whoever calls.
-    free: Semaphore,
+    connection_permits: Semaphore,
     timeout: Duration,
 }
 
 #[async_trait]
-impl Provider for Smtp {
+impl Provider for SmtpProvider {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn nature(&self) -> Nature {
-        Nature::default()
+    fn capabilities(&self) -> ProviderCapabilities {
+        ProviderCapabilities::default()
     }
 
-    fn room(&self) -> Option<Arc<Semaphore>> {
-        Some(Arc::clone(&self.room))
+    fn send_permits(&self) -> Option<Arc<Semaphore>> {
+        Some(Arc::clone(&self.send_permits))
     }
 
-    async fn deliver(&self, batch: Vec<Reservation>) -> Vec<(Text, Answer)> {
+    async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
         let mut answers = Vec::new();
         for reservation in batch {
-            answers.push((reservation.item().clone(), self.send(&Parcel::of(&reservation)).await));
+            answers.push((reservation.item_id().clone(), self.send_mail(&OutgoingItem::from_reservation(&reservation)).await));
         }
         answers
     }
 }
 
-impl Smtp {
-    async fn send(&self, parcel: &Parcel<'_>) -> Answer {
-        let envelope = match self.letterhead.write(parcel) {
+impl SmtpProvider {
+    async fn send_mail(&self, parcel: &OutgoingItem<'_>) -> SendOutcome {
+        let envelope = match self.mail_builder.build_mail(parcel) {
             Ok(envelope) => envelope,
-            Err(words) => return unfit(&words),
+            Err(words) => return invalid_message(&words),
         };
-        let Ok(Ok(_permit)) = timeout(self.timeout, self.free.acquire()).await else {
+        let Ok(Ok(_permit)) = timeout(self.timeout, self.connection_permits.acquire()).await else {
             // It is not the server that is at fault: waiting is not to count as a try.
-            return Answer::Busy("no connection became free in time".into(), Some(CROWDED_MS));
+            return SendOutcome::Throttled("no connection became free in time".into(), Some(NO_CONNECTION_RETRY_MS));
         };
         // Counted from here: whoever has waited for long must not leave a message in doubt for want of time.
-        match self.converse(&envelope, Instant::now() + self.timeout).await {
-            Ok(()) => Answer::Accepted(Some(envelope.id.as_str().into())),
-            Err((phase, trouble)) => trouble::answer(phase, &trouble, &self.veil),
+        match self.run_transaction(&envelope, Instant::now() + self.timeout).await {
+            Ok(()) => SendOutcome::Accepted(Some(envelope.message_id.as_str().into())),
+            Err((phase, trouble)) => smtp_failure::map_failure(phase, &trouble, &self.redactor),
         }
     }
 
     /// Leads one conversation, on a connection that is there or a new one.
-    async fn converse(&self, envelope: &Envelope, deadline: Instant) -> Result<(), (Phase, Trouble)> {
-        while let Some(connection) = self.pool.idle(Instant::now()) {
-            let mut talk = Talk::new(connection, deadline);
-            match talk.open(envelope).await {
-                Ok(()) => return self.finish(talk, envelope).await,
+    async fn run_transaction(&self, envelope: &OutgoingMail, deadline: Instant) -> Result<(), (SmtpPhase, SmtpFailure)> {
+        while let Some(connection) = self.pool.take_idle(Instant::now()) {
+            let mut talk = SmtpTransaction::new(connection, deadline);
+            match talk.send_mail_from(envelope).await {
+                Ok(()) => return self.complete_transaction(talk, envelope).await,
                 // The server has had enough of this connection. Nothing was sent on it.
-                Err((_, Trouble::Lost(_) | Trouble::Temporary(421, _))) => {}
-                Err(trouble) => return self.give_up(talk, trouble).await,
+                Err((_, SmtpFailure::ConnectionLost(_) | SmtpFailure::Temporary(421, _))) => {}
+                Err(trouble) => return self.abort_transaction(talk, trouble).await,
             }
         }
-        let connection = self.pool.connect(deadline).await?;
-        let mut talk = Talk::new(connection, deadline);
-        match talk.open(envelope).await {
-            Ok(()) => self.finish(talk, envelope).await,
-            Err(trouble) => self.give_up(talk, trouble).await,
+        let connection = self.pool.open_connection(deadline).await?;
+        let mut talk = SmtpTransaction::new(connection, deadline);
+        match talk.send_mail_from(envelope).await {
+            Ok(()) => self.complete_transaction(talk, envelope).await,
+            Err(trouble) => self.abort_transaction(talk, trouble).await,
         }
     }
 
-    async fn finish(&self, mut talk: Talk, envelope: &Envelope) -> Result<(), (Phase, Trouble)> {
-        match talk.send(envelope).await {
+    async fn complete_transaction(&self, mut talk: SmtpTransaction, envelope: &OutgoingMail) -> Result<(), (SmtpPhase, SmtpFailure)> {
+        match talk.send_message(envelope).await {
             Ok(()) => {
-                self.pool.keep(talk.into_connection(), Instant::now());
+                self.pool.return_connection(talk.into_connection(), Instant::now());
                 Ok(())
             }
-            Err(trouble) => self.give_up(talk, trouble).await,
+            Err(trouble) => self.abort_transaction(talk, trouble).await,
         }
     }
 
     /// Keeps the connection for others if the server still listens.
-    async fn give_up(&self, mut talk: Talk, (phase, trouble): (Phase, Trouble)) -> Result<(), (Phase, Trouble)> {
-        if trouble.leaves_connection(phase) && talk.reset().await {
-            self.pool.keep(talk.into_connection(), Instant::now());
+    async fn abort_transaction(&self, mut talk: SmtpTransaction, (phase, trouble): (SmtpPhase, SmtpFailure)) -> Result<(), (SmtpPhase, SmtpFailure)> {
+        if trouble.keeps_connection(phase) && talk.reset().await {
+            self.pool.return_connection(talk.into_connection(), Instant::now());
         }
         Err((phase, trouble))
     }
 }
 
 #[cfg(test)]
-mod hostile;
+mod scripted_server;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use onward_providers::{Environment, ProviderSpec, Secrets};
+use onward_providers::{EnvironmentSecrets, ProviderSpec, SecretSource};
 use serde_json::{Value, json};
 
 use crate::world::Nothing;
@@ -13,7 +13,7 @@ fn spec(document: Value) -> ProviderSpec {
 }
 
 fn refused(document: Value) -> String {
-    spec(document).build("p", &Nothing).err().unwrap()
+    spec(document).build_provider("p", &Nothing).err().unwrap()
 }
 
 #[test]
@@ -52,28 +52,28 @@ fn a_document_says_whom_it_connects_to_and_which_secrets_it_needs() {
         (json!({ "folder": { "path": "out" } }), None, &[]),
     ] {
         let spec = spec(document);
-        assert_eq!(spec.host().as_deref(), host);
-        assert_eq!(spec.secrets(), secrets);
+        assert_eq!(spec.host_port().as_deref(), host);
+        assert_eq!(spec.secret_names(), secrets);
     }
 }
 
 #[test]
 fn how_it_is_gone_about_fits_the_kind_of_provider_and_what_the_document_says() {
     let mail = spec(json!({ "smtp": { "url": "smtp://x", "connections": 6, "timeout_ms": 20_000 } }));
-    let terms = mail.terms();
-    assert_eq!((terms.window, terms.repeats, terms.looks_after_ms), (6, false, None));
-    assert_eq!(mail.patience(), Duration::from_secs(45));
+    let terms = mail.dispatch_policy();
+    assert_eq!((terms.window, terms.resend_in_doubt, terms.lookup_after_ms), (6, false, None));
+    assert_eq!(mail.send_timeout(), Duration::from_secs(45));
     let api = spec(json!({ "http": {
         "url": "https://x/{{ key }}", "takes_keys_once": true, "look": { "url": "https://x/{{ key }}", "nothing": [404] },
         "batch": { "max": 20, "items": "", "id": "/id", "status": "/status" },
         "terms": { "calls_max": 9, "attempts_max": 2, "looks_after_ms": 5 },
     } }));
-    let terms = api.terms();
-    assert_eq!((terms.window, terms.repeats, terms.looks_after_ms), (160, true, Some(5)));
-    assert_eq!((terms.calls_max, terms.attempts_max), (9, 2));
-    assert_eq!(api.patience(), Duration::from_secs(35));
-    let folder = spec(json!({ "folder": { "path": "out", "terms": { "window": 3 } } })).terms();
-    assert_eq!((folder.window, folder.repeats, folder.looks_after_ms), (3, true, Some(0)));
+    let terms = api.dispatch_policy();
+    assert_eq!((terms.window, terms.resend_in_doubt, terms.lookup_after_ms), (160, true, Some(5)));
+    assert_eq!((terms.max_sends, terms.max_attempts), (9, 2));
+    assert_eq!(api.send_timeout(), Duration::from_secs(35));
+    let folder = spec(json!({ "folder": { "path": "out", "terms": { "window": 3 } } })).dispatch_policy();
+    assert_eq!((folder.window, folder.resend_in_doubt, folder.lookup_after_ms), (3, true, Some(0)));
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn what_makes_no_sense_is_refused_with_the_name_of_the_provider() {
 #[test]
 fn the_secret_of_this_process() {
     if let Ok(expected) = std::env::var("EXPECTED_SECRET") {
-        assert_eq!(Environment.secret("TEST_ONLY"), Some(expected));
+        assert_eq!(EnvironmentSecrets.lookup_secret("TEST_ONLY"), Some(expected));
     } else {
-        assert_eq!(Environment.secret("TEST_ONLY"), None);
+        assert_eq!(EnvironmentSecrets.lookup_secret("TEST_ONLY"), None);
     }
 }
 

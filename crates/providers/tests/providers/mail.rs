@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use onward_testing::Mail;
+use onward_testing::TestMailServer;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -25,7 +25,7 @@ fn spec(url: &str, more: &Value) -> Value {
 
 #[tokio::test]
 async fn a_campaign_reaches_everybody_once_by_mail() {
-    let sink = Mail::start(&[]).unwrap();
+    let sink = TestMailServer::start_server(&[]).unwrap();
     let world = World::new(spec(&format!("smtp://127.0.0.1:{}", sink.port()), &json!({ "tls": "none" })));
     let recipients: Vec<(String, String)> =
         (0..25).map(|it| (format!("r{it}"), format!("r{it}@example.org"))).collect();
@@ -34,7 +34,7 @@ async fn a_campaign_reaches_everybody_once_by_mail() {
     let items = world.send(&all).await;
     assert_eq!(items["nobody"], "failed unfit");
     assert_eq!(items.values().filter(|it| *it == "sent").count(), 25, "{items:?}");
-    let mails = sink.mails().unwrap();
+    let mails = sink.received_mails().unwrap();
     assert_eq!(mails.len(), 25);
     for row in world.rows().await.iter().filter(|row| &*row.status == "sent") {
         let id = format!("Message-ID: <{}@example.com>", row.idempotency_key);
@@ -51,17 +51,17 @@ async fn mail_is_encrypted_from_the_first_byte_or_by_starttls() {
     let folder = tempfile::tempdir().unwrap();
     let [certificate, key] = certificate(&folder);
     let (cert, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
-    let wrapped = Mail::start(&["--smtpscert", cert, "--smtpskey", key]).unwrap();
-    let upgraded = Mail::start(&["--tlscert", cert, "--tlskey", key]).unwrap();
+    let wrapped = TestMailServer::start_server(&["--smtpscert", cert, "--smtpskey", key]).unwrap();
+    let upgraded = TestMailServer::start_server(&["--tlscert", cert, "--tlskey", key]).unwrap();
     for (scheme, sink) in [("smtps", &wrapped), ("smtp", &upgraded)] {
         let url = format!("{scheme}://localhost:{}", sink.port());
         let world = World::new(spec(&url, &json!({ "ca_file": cert })));
         assert_eq!(world.send(&[("ada", "ada@example.org")]).await, expect(&[("ada", "sent")]), "{scheme}");
-        assert_eq!(sink.mails().unwrap().len(), 1);
+        assert_eq!(sink.received_mails().unwrap().len(), 1);
         // Without the file, the certificate is one that nobody trusts.
         let terms = json!({ "attempts_max": 1, "calls_max": 1 });
         let world = World::new(spec(&url, &json!({ "terms": terms })));
         assert_eq!(world.send(&[("ada", "ada@example.org")]).await, expect(&[("ada", "failed exhausted")]), "{scheme}");
-        assert_eq!(sink.mails().unwrap().len(), 1);
+        assert_eq!(sink.received_mails().unwrap().len(), 1);
     }
 }

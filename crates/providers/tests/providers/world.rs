@@ -4,30 +4,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_dispatch::{Backoff, Channel};
+use onward_dispatch::{ExponentialBackoff, DeliveryChannel};
 use onward_dispatcher::{
-    Campaigns, Compose, Deployment, Dispatcher, Entropy, Message, Options, Outlet, Reached, Recipient, Scope,
+    ScopedCampaigns, ComposeMessage, CampaignDeployment, Dispatcher, EntropySource, RenderedMessage, Options, CampaignDelivery, RepeatSendPolicy, AudienceRecipient, CampaignScope,
 };
-use onward_providers::{ProviderSpec, Secrets, Throttle};
-use onward_store::memory::Memory;
-use onward_store::tables::OutboxItem;
-use onward_store::{Policy, Records as _, Scan, Store, SystemClock};
+use onward_providers::{ProviderSpec, SecretSource, RateLimiter};
+use onward_store::memory::MemoryStore;
+use onward_store::tables::OutboxItemRow;
+use onward_store::{StorePolicy, RecordReader as _, TableScan, Store, SystemClock};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 /// No secrets.
 pub(crate) struct Nothing;
 
-impl Secrets for Nothing {
-    fn secret(&self, _name: &str) -> Option<String> {
+impl SecretSource for Nothing {
+    fn lookup_secret(&self, _name: &str) -> Option<String> {
         None
     }
 }
 
 struct Letter;
 
-impl Compose for Letter {
-    fn compose(&self, recipient: &Recipient) -> Result<Message, String> {
+impl ComposeMessage for Letter {
+    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
         let parts = [
             ("from", "Shop <shop@example.com>".to_owned()),
             ("subject", format!("Grüße, {}", recipient.id)),
@@ -35,30 +35,30 @@ impl Compose for Letter {
             ("html", format!("<p>Hello {}</p>", recipient.id)),
             ("unsubscribe", format!("https://example.com/leave?who={}", recipient.id)),
         ];
-        Ok(Message { parts: parts.map(|(name, text)| (name.to_owned(), text)).to_vec() })
+        Ok(RenderedMessage { parts: parts.map(|(name, text)| (name.to_owned(), text)).to_vec() })
     }
 }
 
 pub(crate) struct World {
     store: Arc<dyn Store>,
-    outlet: Arc<Outlet>,
-    campaigns: Campaigns,
+    outlet: Arc<CampaignDelivery>,
+    campaigns: ScopedCampaigns,
 }
 
 impl World {
     pub(crate) fn new(spec: Value) -> Self {
         let spec: ProviderSpec = serde_json::from_value(spec).unwrap();
-        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::new(SystemClock)));
-        let mut terms = spec.terms();
-        terms.backoff = Backoff { first_ms: 10, max_ms: 50 };
-        let outlet = Outlet {
-            provider: spec.build("real", &Nothing).unwrap(),
-            compose: Arc::new(Letter),
-            gate: Arc::new(Throttle::new(spec.limits())),
-            terms,
-            patience: spec.patience(),
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StorePolicy::default(), Arc::new(SystemClock)));
+        let mut terms = spec.dispatch_policy();
+        terms.backoff = ExponentialBackoff { initial_ms: 10, max_ms: 50 };
+        let outlet = CampaignDelivery {
+            provider: spec.build_provider("real", &Nothing).unwrap(),
+            composer: Arc::new(Letter),
+            gate: Arc::new(RateLimiter::new(spec.rate_limits())),
+            policy: terms,
+            timeout: spec.send_timeout(),
         };
-        let campaigns = Campaigns::new(Arc::clone(&store), scope());
+        let campaigns = ScopedCampaigns::new(Arc::clone(&store), scope());
         Self { store, outlet: Arc::new(outlet), campaigns }
     }
 
@@ -73,21 +73,21 @@ impl World {
     }
 
     async fn send_until(&self, recipients: &[(&str, &str)], is_over: fn(&str) -> bool) -> BTreeMap<String, String> {
-        let entropy = Entropy::default();
-        let mut gathering = self.campaigns.gather(10, &entropy);
+        let entropy = EntropySource::default();
+        let mut gathering = self.campaigns.begin_audience(10, &entropy);
         for (id, address) in recipients {
             let (id, address) = ((*id).to_owned(), (*address).to_owned());
-            gathering.add(Recipient { id, address, data: Map::new() }).await.unwrap();
+            gathering.add_recipient(AudienceRecipient { id, address, data: Map::new() }).await.unwrap();
         }
         let audience = gathering.finish().await.unwrap();
-        let run = self.campaigns.deploy(&deployment(), &audience, &entropy).await.unwrap().run;
-        let options = Options { lanes: 2, look: Duration::from_millis(10), ..Options::default() };
+        let run = self.campaigns.deploy_campaign(&deployment(), &audience, &entropy).await.unwrap().run_id;
+        let options = Options { concurrency: 2, poll_interval: Duration::from_millis(10), ..Options::default() };
         let dispatcher = Dispatcher::new(Arc::clone(&self.store), Arc::new(Arc::clone(&self.outlet)), options);
         let (stop, stopped) = watch::channel(false);
         let working = tokio::spawn(dispatcher.run(stopped));
         let over = async {
             loop {
-                let has_ended = self.campaigns.run(&run).await.unwrap().ended_at.is_some();
+                let has_ended = self.campaigns.read_run(&run).await.unwrap().ended_at.is_some();
                 let items = self.items().await;
                 let are_settled = items.len() == recipients.len() && items.values().all(|status| is_over(status));
                 if has_ended || are_settled {
@@ -104,8 +104,8 @@ impl World {
 
     /// The items by recipient: status and reason.
     async fn items(&self) -> BTreeMap<String, String> {
-        let rows: Vec<(OutboxItem, u64)> = self.store.list(Scan::all::<OutboxItem>()).await.unwrap();
-        let status = |row: &OutboxItem| match &row.reason {
+        let rows: Vec<(OutboxItemRow, u64)> = self.store.list_records(TableScan::all_rows::<OutboxItemRow>()).await.unwrap();
+        let status = |row: &OutboxItemRow| match &row.reason {
             Some(reason) => format!("{} {reason}", row.status),
             None if row.doubt_since.is_some() => "in doubt".to_owned(),
             None => row.status.to_string(),
@@ -113,26 +113,26 @@ impl World {
         rows.iter().map(|(row, _)| (row.recipient_id.to_string(), status(row))).collect()
     }
 
-    pub(crate) async fn rows(&self) -> Vec<OutboxItem> {
-        let rows: Vec<(OutboxItem, u64)> = self.store.list(Scan::all::<OutboxItem>()).await.unwrap();
+    pub(crate) async fn rows(&self) -> Vec<OutboxItemRow> {
+        let rows: Vec<(OutboxItemRow, u64)> = self.store.list_records(TableScan::all_rows::<OutboxItemRow>()).await.unwrap();
         rows.into_iter().map(|(row, _)| row).collect()
     }
 }
 
-fn scope() -> Scope {
-    Scope { tenant: "acme".into(), workspace: "shop".into() }
+fn scope() -> CampaignScope {
+    CampaignScope { tenant: "acme".into(), workspace: "shop".into() }
 }
 
-fn deployment() -> Deployment {
-    Deployment {
-        campaign: "spring".into(),
-        channel: Channel::Email,
+fn deployment() -> CampaignDeployment {
+    CampaignDeployment {
+        campaign_id: "spring".into(),
+        channel: DeliveryChannel::Email,
         asset: "spring".into(),
         document: "{}".into(),
         scheduled_for: None,
-        key: None,
-        reached: Reached::Refuse,
-        by: "ada".to_owned(),
+        idempotency_key: None,
+        already_reached: RepeatSendPolicy::Refuse,
+        deployed_by: "ada".to_owned(),
     }
 }
 

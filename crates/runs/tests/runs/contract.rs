@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use onward_journal::Timestamp;
-use onward_runs::{AppendResult, EventError, Extra, RunEventRecord, RunEventWrite, RunSeq};
+use onward_runs::{AppendResult, RunEventError, ExtraFields, RunEventRecord, RunEventWrite, RunSeq};
 use serde_json::{Map, Value, json};
 
 use super::script::{event, log, record, seq};
@@ -165,7 +165,7 @@ fn a_field_that_is_there_twice_is_named() {
         let twice = FULL.replacen('{', &format!("{{\"{name}\":{},", members()[name]), 1);
         assert_eq!(
             RunEventWrite::from_json(&twice),
-            Err(EventError::Repeated(format!("\"{name}\""))),
+            Err(RunEventError::Repeated(format!("\"{name}\""))),
             "an ambiguous event is no event"
         );
     }
@@ -232,7 +232,7 @@ fn a_payload_made_in_memory_is_an_object_too() {
     let mut event = event("RunStarted");
     for text in ["null", "[1]", "1", "\"{\""] {
         event.payload = Some(onward_journal::Payload::parse(text).unwrap());
-        assert!(matches!(event.check_shape(), Err(EventError::PayloadNotObject(_))), "{text}");
+        assert!(matches!(event.check_shape(), Err(RunEventError::PayloadNotObject(_))), "{text}");
     }
     event.payload = Some(onward_journal::Payload::parse("{}").unwrap());
     assert_eq!(event.check_shape(), Ok(()));
@@ -242,7 +242,7 @@ fn a_payload_made_in_memory_is_an_object_too() {
 fn unknown_fields_can_be_kept_in_a_column_of_their_own() {
     let event = RunEventWrite::from_json(FULL).unwrap();
     let kept = event.extra.as_json().unwrap();
-    let again = RunEventWrite { extra: Extra::parse(kept).unwrap(), ..event.clone() };
+    let again = RunEventWrite { extra: ExtraFields::parse(kept).unwrap(), ..event.clone() };
     assert_eq!(again, event);
 }
 

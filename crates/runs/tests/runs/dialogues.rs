@@ -1,7 +1,7 @@
 //! Runs as dialogues: an event on the left, what the snapshot then says on the right.
 
 use expect_test::{Expect, expect};
-use onward_runs::{RunSnapshot, reduce};
+use onward_runs::{RunSnapshot, reduce_event};
 
 use super::script::{line, log, run_id};
 
@@ -10,7 +10,7 @@ fn dialogue(lines: &[&str], expected: Expect) -> RunSnapshot {
     let mut told = String::new();
     let mut snapshot = RunSnapshot::new(run_id());
     for (said, event) in lines.iter().zip(&log(lines)) {
-        snapshot = reduce(snapshot, event);
+        snapshot = reduce_event(snapshot, event);
         assert_eq!(snapshot.last_event_seq, event.run_seq);
         let said = said.split_once(" {").map_or(*said, |(head, _)| head);
         told += &format!("{said:<20} {}\n", line(&snapshot));

@@ -1,6 +1,6 @@
 //! Input that means harm: it is refused with a short sentence, and nothing panics or runs away.
 
-use onward_runs::{Extra, RunEventRecord, RunEventWrite};
+use onward_runs::{ExtraFields, RunEventRecord, RunEventWrite};
 use serde_json::json;
 
 use super::contract::{complaint, members, with};
@@ -63,15 +63,15 @@ fn a_long_value_is_cut_and_a_control_is_escaped() {
     let number = complaint(&with("engineAttemptId", json!(1)).replace(":1,", &format!(":{},", "9".repeat(1_000_000))));
     assert!(number.len() < 300, "{number}");
     let repeated = format!("{{\"{0}\":1,\"{0}\":2}}", "é".repeat(1_000_000));
-    assert!(Extra::parse(&repeated).unwrap_err().to_string().len() < 300);
+    assert!(ExtraFields::parse(&repeated).unwrap_err().to_string().len() < 300);
 }
 
 #[test]
 fn many_unknown_fields_take_no_more_than_their_time() {
     let many: Vec<String> = (0..100_000).map(|number| format!("\"f{number}\":{number}")).collect();
-    let extra = Extra::parse(&format!("{{{}}}", many.join(","))).unwrap();
+    let extra = ExtraFields::parse(&format!("{{{}}}", many.join(","))).unwrap();
     assert_eq!(extra.as_json().unwrap().matches(',').count(), 99_999);
-    assert!(Extra::parse(&format!("{{{},\"f7\":0}}", many.join(","))).is_err());
+    assert!(ExtraFields::parse(&format!("{{{},\"f7\":0}}", many.join(","))).is_err());
 }
 
 #[test]

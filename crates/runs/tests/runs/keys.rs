@@ -5,7 +5,7 @@ use std::fs;
 
 use expect_test::expect;
 use onward_journal::Payload;
-use onward_runs::{Accept, EventError, IdempotencyKey, KeyForm, KeyParts, RunEventWrite, Signal, verify};
+use onward_runs::{AcceptedKeyForms, RunEventError, IdempotencyKey, IdempotencyKeyForm, IdempotencyKeyParts, RunEventWrite, RunSignal, verify_idempotency_key};
 
 use super::script::{attempt, event};
 
@@ -51,14 +51,14 @@ fn the_vectors_of_the_page_are_what_the_code_makes() {
         let (form, key_and_text) = line.split_once("  ").unwrap();
         let (key, text) = key_and_text.trim_start().split_once("  ").unwrap();
         let event = event_of(form, text);
-        let signal = Signal::of(&event).unwrap();
-        let parts = KeyParts::of(&event, signal.as_ref());
-        let preimage = if form == "v1" { parts.preimage_v1() } else { parts.preimage() };
+        let signal = RunSignal::from_event(&event).unwrap();
+        let parts = IdempotencyKeyParts::from_event(&event, signal.as_ref());
+        let preimage = if form == "v1" { parts.preimage_v1() } else { parts.current_preimage() };
         assert_eq!(preimage.to_string(), text);
-        assert_eq!(preimage.key().to_string(), key, "{text}");
+        assert_eq!(preimage.compute_key().to_string(), key, "{text}");
         let event = RunEventWrite { idempotency_key: key.parse().unwrap(), ..event };
         assert_eq!(
-            verify(&event, Accept::V2OrV1).map(|form| form.to_string()).unwrap(),
+            verify_idempotency_key(&event, AcceptedKeyForms::V2OrV1).map(|form| form.to_string()).unwrap(),
             form.split(',').next().unwrap()
         );
         *seen.entry(form).or_insert(0) += 1;
@@ -70,12 +70,12 @@ fn the_vectors_of_the_page_are_what_the_code_makes() {
 #[test]
 fn each_form_has_its_constructor() {
     let event = event("StepStarted load");
-    let signal = Signal { signal_type: "RETRY_STEP".parse().unwrap(), signal_id: "s".parse().unwrap() };
-    assert_eq!(IdempotencyKey::of(&event), Ok(IdempotencyKey::v2(&event)));
-    assert_eq!(IdempotencyKey::v2(&event), KeyParts::of(&event, None).preimage().key());
-    assert_eq!(IdempotencyKey::v1(&event), KeyParts::of(&event, None).preimage_v1().key());
-    assert_eq!(IdempotencyKey::signal(&event, &signal), KeyParts::of(&event, Some(&signal)).preimage().key());
-    assert_eq!(KeyParts::of(&event, Some(&signal)).preimage().form(), KeyForm::Signal);
+    let signal = RunSignal { signal_type: "RETRY_STEP".parse().unwrap(), signal_id: "s".parse().unwrap() };
+    assert_eq!(IdempotencyKey::for_event(&event), Ok(IdempotencyKey::for_event_v2(&event)));
+    assert_eq!(IdempotencyKey::for_event_v2(&event), IdempotencyKeyParts::from_event(&event, None).current_preimage().compute_key());
+    assert_eq!(IdempotencyKey::for_event_v1(&event), IdempotencyKeyParts::from_event(&event, None).preimage_v1().compute_key());
+    assert_eq!(IdempotencyKey::for_signal_event(&event, &signal), IdempotencyKeyParts::from_event(&event, Some(&signal)).current_preimage().compute_key());
+    assert_eq!(IdempotencyKeyParts::from_event(&event, Some(&signal)).current_preimage().key_form(), IdempotencyKeyForm::Signal);
 }
 
 #[test]
@@ -127,19 +127,19 @@ fn confusing() -> Vec<RunEventWrite> {
 fn no_two_lists_of_parts_join_to_one_text() {
     let names = ["RUN", "SIGNAL", "SignalAccepted", "1"];
     let signals = names.into_iter().flat_map(|first| names.map(|second| (first, second)));
-    let signals: Vec<Signal> = signals
-        .map(|(first, second)| Signal { signal_type: first.parse().unwrap(), signal_id: second.parse().unwrap() })
+    let signals: Vec<RunSignal> = signals
+        .map(|(first, second)| RunSignal { signal_type: first.parse().unwrap(), signal_id: second.parse().unwrap() })
         .collect();
     let events = confusing();
     let mut texts = BTreeMap::new();
     for event in &events {
         for signal in [None].into_iter().chain(signals.iter().map(Some)) {
-            let parts = KeyParts::of(event, signal);
+            let parts = IdempotencyKeyParts::from_event(event, signal);
             let effect = signal.is_some() && !event.event_type.starts_with("Signal");
             let named = if effect { None } else { Some(&event.event_type) };
             let same = (signal, named, &event.step_id, &event.plan_version);
-            let first = *texts.entry(parts.preimage().to_string()).or_insert((same, Some(&event.plan_id)));
-            assert_eq!(first, (same, Some(&event.plan_id)), "{}", parts.preimage());
+            let first = *texts.entry(parts.current_preimage().to_string()).or_insert((same, Some(&event.plan_id)));
+            assert_eq!(first, (same, Some(&event.plan_id)), "{}", parts.current_preimage());
             if signal.is_none() {
                 assert_eq!(*texts.entry(parts.preimage_v1().to_string()).or_insert((same, None)), (same, None));
             }
@@ -159,7 +159,7 @@ fn a_signal_is_named_by_two_strings() {
         r#"{"a":[{"signalId":1}],"signalId":"s","signalType":"PAUSE"}"#,
         r#"{"\u0073ignalType":"\u0050AUSE","signal\u0049d":"s"}"#,
     ] {
-        let signal = Signal::of(&with_payload("RunPaused", payload)).unwrap().unwrap();
+        let signal = RunSignal::from_event(&with_payload("RunPaused", payload)).unwrap().unwrap();
         assert_eq!((&*signal.signal_type, &*signal.signal_id), ("PAUSE", "s"), "{payload}");
     }
     for payload in [
@@ -170,7 +170,7 @@ fn a_signal_is_named_by_two_strings() {
         r#"{"cause":{"signalType":"PAUSE","signalId":"s"}}"#,
         r#"{"note":"signalType","signalid":"\\"}"#,
     ] {
-        assert_eq!(Signal::of(&with_payload("RunPaused", payload)), Ok(None), "{payload}");
+        assert_eq!(RunSignal::from_event(&with_payload("RunPaused", payload)), Ok(None), "{payload}");
     }
 }
 
@@ -211,8 +211,8 @@ fn a_decision_names_its_signal() {
     for payload in [None, Some("{}"), Some(r#"{"signalType":"PAUSE"}"#), Some(r#"{"signalType":1,"signalId":2}"#)] {
         let payload = payload.map(|payload| Payload::parse(payload).unwrap());
         let bare = RunEventWrite { payload, ..accepted.clone() };
-        assert!(matches!(bare.check_shape(), Err(EventError::Missing { .. } | EventError::Wrong { .. })));
-        assert!(IdempotencyKey::of(&bare).is_err());
+        assert!(matches!(bare.check_shape(), Err(RunEventError::Missing { .. } | RunEventError::Mismatch { .. })));
+        assert!(IdempotencyKey::for_event(&bare).is_err());
         assert!(RunEventWrite::from_json(&bare.to_json()).is_err());
     }
     assert_eq!(accepted.check_shape(), Ok(()));
@@ -222,18 +222,18 @@ fn a_decision_names_its_signal() {
 fn a_key_of_version_1_passes_only_where_logs_are_imported() {
     for head in ["StepStarted load", "RunStarted", r#"RunPaused {"signalType":"PAUSE","signalId":"s"}"#] {
         let event = event(head);
-        let old = RunEventWrite { idempotency_key: IdempotencyKey::v1(&event), ..event.clone() };
-        assert!(verify(&old, Accept::V2Only).is_err());
-        assert_eq!(verify(&old, Accept::V2OrV1), Ok(KeyForm::V1));
-        assert_eq!(verify(&event, Accept::V2Only), verify(&event, Accept::V2OrV1));
+        let old = RunEventWrite { idempotency_key: IdempotencyKey::for_event_v1(&event), ..event.clone() };
+        assert!(verify_idempotency_key(&old, AcceptedKeyForms::V2Only).is_err());
+        assert_eq!(verify_idempotency_key(&old, AcceptedKeyForms::V2OrV1), Ok(IdempotencyKeyForm::V1));
+        assert_eq!(verify_idempotency_key(&event, AcceptedKeyForms::V2Only), verify_idempotency_key(&event, AcceptedKeyForms::V2OrV1));
     }
 }
 
 #[test]
 fn a_mismatch_says_what_was_expected_and_why() {
     let event = RunEventWrite { idempotency_key: IdempotencyKey::from_bytes([7; 32]), ..event("StepStarted load") };
-    let mismatch = verify(&event, Accept::V2OrV1).unwrap_err();
-    assert_eq!(mismatch.expected, IdempotencyKey::v2(&event));
+    let mismatch = verify_idempotency_key(&event, AcceptedKeyForms::V2OrV1).unwrap_err();
+    assert_eq!(mismatch.expected, IdempotencyKey::for_event_v2(&event));
     assert_eq!(mismatch.found, event.idempotency_key);
     assert_eq!(mismatch.preimage, "run-1|load|1|StepStarted|plan-1|7");
     expect![[r#"field `idempotencyKey` is 0707070707070707070707070707070707070707070707070707070707070707: expected 2545abcef4a708506ef41d6914eb4b4c26fb9e66b1202ea1087691f6d8aeab07, the SHA-256 of "run-1|load|1|StepStarted|plan-1|7""#]].assert_eq(&mismatch.to_string());

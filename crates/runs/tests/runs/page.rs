@@ -3,7 +3,7 @@
 use std::fs;
 
 use onward_runs::{
-    EventKind, RunAct, RunStatus, Standing, StepAct, StepStatus, Try, run_allows, run_transition, step_transition,
+    RunEventKind, RunAction, RunStatus, RunTransitionState, StepAction, StepStatus, AttemptRelation, run_allows_step, run_transition, step_transition,
 };
 
 /// The page holds these very rows.
@@ -24,12 +24,12 @@ fn head(statuses: impl Iterator<Item = &'static str>) -> String {
     format!("{}{line}|\n", row(cells))
 }
 
-fn known<T>(select: impl Fn(EventKind) -> Option<T>) -> impl Iterator<Item = (&'static str, T)> {
-    EventKind::KNOWN.iter().filter_map(move |(name, kind)| select(*kind).map(|act| (*name, act)))
+fn known<T>(select: impl Fn(RunEventKind) -> Option<T>) -> impl Iterator<Item = (&'static str, T)> {
+    RunEventKind::KNOWN.iter().filter_map(move |(name, kind)| select(*kind).map(|act| (*name, act)))
 }
 
-fn run_cell(status: RunStatus, act: RunAct) -> String {
-    let next = |cancelling, busy| run_transition(Standing { status, cancelling, busy }, act);
+fn run_cell(status: RunStatus, act: RunAction) -> String {
+    let next = |cancelling, busy| run_transition(RunTransitionState { status, is_cancelling: cancelling, has_running_step: busy }, act);
     let word = |next: Option<RunStatus>| match next {
         None => "–".to_owned(),
         Some(next) if next == status => "stays".to_owned(),
@@ -47,40 +47,40 @@ fn run_cell(status: RunStatus, act: RunAct) -> String {
 #[test]
 fn the_table_of_runs_is_the_codes() {
     let mut rows = vec![head(RunStatus::ALL.iter().map(|status| status.as_str()))];
-    for (name, act) in known(|kind| if let EventKind::Run(act) = kind { Some(act) } else { None }) {
+    for (name, act) in known(|kind| if let RunEventKind::Run(act) = kind { Some(act) } else { None }) {
         let cells = RunStatus::ALL.iter().map(|status| run_cell(*status, act));
         rows.push(row([format!("`{name}`")].into_iter().chain(cells)));
     }
-    for (name, act) in known(|kind| if let EventKind::Step(act) = kind { Some(act) } else { None }) {
-        let allowed = |status: &RunStatus| if run_allows(*status, act) { "see below" } else { "–" };
+    for (name, act) in known(|kind| if let RunEventKind::Step(act) = kind { Some(act) } else { None }) {
+        let allowed = |status: &RunStatus| if run_allows_step(*status, act) { "see below" } else { "–" };
         let cells = RunStatus::ALL.iter().map(|status| allowed(status).to_owned());
         rows.push(row([format!("`{name}`")].into_iter().chain(cells)));
     }
     assert_on_page(&rows);
 }
 
-const fn words(attempt: Try) -> &'static str {
+const fn words(attempt: AttemptRelation) -> &'static str {
     match attempt {
-        Try::Same => "the same attempt",
-        Try::Again => "the same attempt, tried again by the platform",
-        Try::Next => "the next attempt",
-        Try::Stray => "any other attempt",
+        AttemptRelation::Same => "the same attempt",
+        AttemptRelation::EngineRetry => "the same attempt, tried again by the platform",
+        AttemptRelation::NextLogical => "the next attempt",
+        AttemptRelation::OutOfOrder => "any other attempt",
     }
 }
 
-fn step_cell(status: StepStatus, act: StepAct, attempt: Try) -> String {
+fn step_cell(status: StepStatus, act: StepAction, attempt: AttemptRelation) -> String {
     step_transition(status, act, attempt).map_or_else(|| "–".to_owned(), |next| next.to_string())
 }
 
 #[test]
 fn the_table_of_steps_is_the_codes() {
     let mut rows = vec![head(StepStatus::ALL.iter().map(|status| status.as_str()))];
-    for (name, act) in known(|kind| if let EventKind::Step(act) = kind { Some(act) } else { None }) {
-        for attempt in Try::ALL.into_iter().filter(|attempt| *attempt != Try::Stray) {
+    for (name, act) in known(|kind| if let RunEventKind::Step(act) = kind { Some(act) } else { None }) {
+        for attempt in AttemptRelation::ALL.into_iter().filter(|attempt| *attempt != AttemptRelation::OutOfOrder) {
             let cells = StepStatus::ALL.iter().map(|status| step_cell(*status, act, attempt));
             rows.push(row([format!("`{name}`, {}", words(attempt))].into_iter().chain(cells)));
         }
-        assert!(StepStatus::ALL.iter().all(|status| step_transition(*status, act, Try::Stray).is_none()));
+        assert!(StepStatus::ALL.iter().all(|status| step_transition(*status, act, AttemptRelation::OutOfOrder).is_none()));
     }
     assert_on_page(&rows);
 }

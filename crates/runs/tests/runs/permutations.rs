@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use onward_runs::{
-    EventKind, RunSnapshot, RunStatus, Standing, StepStatus, Substatus, Try, reduce, run_transition, step_transition,
+    RunEventKind, RunSnapshot, RunStatus, RunTransitionState, StepStatus, RunSubstatus, AttemptRelation, reduce_event, run_transition, step_transition,
 };
 
 use super::script::{event, record, run_id};
@@ -24,9 +24,9 @@ fn permute<T: Clone>(items: &mut Vec<T>, from: usize, visit: &mut impl FnMut(&[T
 fn reachable() -> BTreeSet<RunStatus> {
     let mut found = BTreeSet::from([RunStatus::Pending]);
     loop {
-        let next = found.iter().flat_map(|&status| EventKind::KNOWN.iter().map(move |(_, kind)| (status, *kind)));
+        let next = found.iter().flat_map(|&status| RunEventKind::KNOWN.iter().map(move |(_, kind)| (status, *kind)));
         let next = next.filter_map(|(status, kind)| match kind {
-            EventKind::Run(act) => run_transition(Standing { status, cancelling: false, busy: false }, act),
+            RunEventKind::Run(act) => run_transition(RunTransitionState { status, is_cancelling: false, has_running_step: false }, act),
             _ => None,
         });
         let more: BTreeSet<_> = found.union(&next.collect()).copied().collect();
@@ -40,22 +40,22 @@ fn reachable() -> BTreeSet<RunStatus> {
 /// What holds of every snapshot, and of every two that follow each other.
 fn assert_sound(before: &RunSnapshot, after: &RunSnapshot) {
     let moved = before.status == after.status
-        || EventKind::KNOWN.iter().any(|(_, kind)| match kind {
-            EventKind::Run(act) => run_transition(before.standing(), *act) == Some(after.status),
+        || RunEventKind::KNOWN.iter().any(|(_, kind)| match kind {
+            RunEventKind::Run(act) => run_transition(before.transition_state(), *act) == Some(after.status),
             _ => false,
         });
     assert!(moved, "{} to {}", before.status, after.status);
     for step in after.steps.iter() {
-        let was = before.steps.get(&step.step_id).map_or(StepStatus::Pending, |step| step.latest.status);
+        let was = before.steps.find_step(&step.step_id).map_or(StepStatus::Pending, |step| step.latest.status);
         let moved = was == step.latest.status
-            || EventKind::KNOWN.iter().any(|(_, kind)| match kind {
-                EventKind::Step(act) => {
-                    Try::ALL.iter().any(|attempt| step_transition(was, *act, *attempt) == Some(step.latest.status))
+            || RunEventKind::KNOWN.iter().any(|(_, kind)| match kind {
+                RunEventKind::Step(act) => {
+                    AttemptRelation::ALL.iter().any(|attempt| step_transition(was, *act, *attempt) == Some(step.latest.status))
                 }
                 _ => false,
             });
         assert!(moved, "step {}: {was} to {}", step.step_id, step.latest.status);
-        assert_eq!(step.attempts.len() as u32 + 1, step.latest.logical_attempt_id.get());
+        assert_eq!(step.attempts.len() as u32 + 1, step.latest.logical_attempt_id.as_u32());
         assert!(step.attempts.iter().all(|attempt| attempt.status == StepStatus::Failed));
     }
     assert_tallied(after);
@@ -63,15 +63,15 @@ fn assert_sound(before: &RunSnapshot, after: &RunSnapshot) {
 
 fn assert_tallied(snapshot: &RunSnapshot) {
     let count = |status| snapshot.steps.iter().filter(|step| step.latest.status == status).count();
-    assert_eq!(snapshot.steps.running(), count(StepStatus::Running));
+    assert_eq!(snapshot.steps.running_count(), count(StepStatus::Running));
     assert_eq!(snapshot.failed_steps, count(StepStatus::Failed));
     assert_eq!(snapshot.status.is_terminal(), snapshot.completed_at.is_some());
     if snapshot.status == RunStatus::Completed {
-        assert_eq!(snapshot.steps.running(), 0);
+        assert_eq!(snapshot.steps.running_count(), 0);
     }
     match snapshot.substatus {
-        Some(Substatus::Draining) => assert!(snapshot.status == RunStatus::Paused && snapshot.steps.running() > 0),
-        Some(Substatus::Retrying) => assert!(snapshot.status == RunStatus::Running && snapshot.steps.retrying() > 0),
+        Some(RunSubstatus::Draining) => assert!(snapshot.status == RunStatus::Paused && snapshot.steps.running_count() > 0),
+        Some(RunSubstatus::Retrying) => assert!(snapshot.status == RunStatus::Running && snapshot.steps.retrying_count() > 0),
         Some(_) => assert!(!snapshot.status.is_terminal()),
         None => {}
     }
@@ -95,7 +95,7 @@ fn no_order_of_events_corrupts_a_snapshot() {
             permute(&mut events, 0, &mut |order| {
                 let mut snapshot = RunSnapshot::new(run_id());
                 for (number, event) in (1..).zip(order) {
-                    let next = reduce(snapshot.clone(), &record(number, event.clone()));
+                    let next = reduce_event(snapshot.clone(), &record(number, event.clone()));
                     assert_sound(&snapshot, &next);
                     assert!(reachable.contains(&next.status));
                     snapshot = next;

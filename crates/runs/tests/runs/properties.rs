@@ -2,8 +2,8 @@
 
 use onward_journal::Payload;
 use onward_runs::{
-    Accept, Extra, IdempotencyKey, RunEventRecord, RunEventWrite, RunSeq, RunSnapshot, StepId, incremental_project,
-    legal, project, reduce, verify,
+    AcceptedKeyForms, ExtraFields, IdempotencyKey, RunEventRecord, RunEventWrite, RunSeq, RunSnapshot, StepId, project_from_snapshot,
+    check_transition, project_run, reduce_event, verify_idempotency_key,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -68,7 +68,7 @@ prop_compose! {
             payload: payload.map(|payload| Payload::parse(payload).unwrap()),
             ..event("x")
         };
-        event.idempotency_key = IdempotencyKey::of(&event).unwrap();
+        event.idempotency_key = IdempotencyKey::for_event(&event).unwrap();
         event
     }
 }
@@ -96,38 +96,38 @@ fn round_trip(snapshot: &RunSnapshot) -> RunSnapshot {
 proptest! {
     #[test]
     fn reducing_again_changes_nothing(log in any_log()) {
-        let snapshot = project(run_id(), &log);
-        prop_assert_eq!(&incremental_project(snapshot.clone(), &log), &snapshot);
+        let snapshot = project_run(run_id(), &log);
+        prop_assert_eq!(&project_from_snapshot(snapshot.clone(), &log), &snapshot);
         let doubled: Vec<_> = log.iter().flat_map(|event| [event, event]).collect();
-        prop_assert_eq!(&project(run_id(), doubled), &snapshot);
+        prop_assert_eq!(&project_run(run_id(), doubled), &snapshot);
     }
 
     #[test]
     fn any_split_gives_the_whole(log in any_log(), cut in any::<prop::sample::Index>()) {
         let cut = cut.index(log.len() + 1);
-        let whole = project(run_id(), &log);
-        let first = project(run_id(), &log[..cut]);
-        prop_assert_eq!(&incremental_project(first.clone(), &log[cut..]), &whole);
-        prop_assert_eq!(&incremental_project(first, &log), &whole);
+        let whole = project_run(run_id(), &log);
+        let first = project_run(run_id(), &log[..cut]);
+        prop_assert_eq!(&project_from_snapshot(first.clone(), &log[cut..]), &whole);
+        prop_assert_eq!(&project_from_snapshot(first, &log), &whole);
     }
 
     #[test]
     fn a_snapshot_goes_on_from_its_json(log in any_log(), cut in any::<prop::sample::Index>()) {
         let cut = cut.index(log.len() + 1);
-        let first = project(run_id(), &log[..cut]);
+        let first = project_run(run_id(), &log[..cut]);
         let read = round_trip(&first);
         prop_assert_eq!(&read, &first);
-        let gone_on = incremental_project(read, &log[cut..]);
-        prop_assert_eq!(&gone_on, &project(run_id(), &log));
+        let gone_on = project_from_snapshot(read, &log[cut..]);
+        prop_assert_eq!(&gone_on, &project_run(run_id(), &log));
         prop_assert_eq!(&round_trip(&gone_on), &gone_on);
     }
 
     #[test]
     fn legal_is_what_adds_no_inconsistency(log in any_log(), event in any_event()) {
-        let before = project(run_id(), &log);
+        let before = project_run(run_id(), &log);
         let count = |snapshot: &RunSnapshot| snapshot.inconsistencies.as_ref().map_or(0, |it| it.count);
-        let after = reduce(before.clone(), &record(before.last_event_seq.get() + 1, event.clone()));
-        match legal(&before, &event) {
+        let after = reduce_event(before.clone(), &record(before.last_event_seq.as_u64() + 1, event.clone()));
+        match check_transition(&before, &event) {
             Ok(()) => prop_assert_eq!(count(&after), count(&before)),
             Err(refused) => {
                 prop_assert_eq!(count(&after), count(&before) + 1);
@@ -150,7 +150,7 @@ proptest! {
         let mut snapshot = RunSnapshot::new(run_id());
         for event in first.iter().chain(last) {
             let before = snapshot.last_event_seq;
-            snapshot = reduce(snapshot, event);
+            snapshot = reduce_event(snapshot, event);
             prop_assert_eq!(snapshot.last_event_seq, before.max(event.run_seq));
         }
     }
@@ -158,7 +158,7 @@ proptest! {
     #[test]
     fn an_event_survives_json(event in any_event(), number in 1..=i64::MAX as u64, extra in "[a-z\"\\\\é\u{0}]{1,6}") {
         let unknown = format!("{{{}:[1.0,{}]}}", serde_json::to_string(&format!("x-{extra}")).unwrap(), "9".repeat(40));
-        let event = RunEventWrite { extra: Extra::parse(&unknown).unwrap(), ..event };
+        let event = RunEventWrite { extra: ExtraFields::parse(&unknown).unwrap(), ..event };
         prop_assert_eq!(RunEventWrite::from_json(&event.to_json()), Ok(event.clone()));
         let record = RunEventRecord { run_seq: seq(number), ..record(1, event) };
         prop_assert_eq!(RunEventRecord::from_json(&record.to_json()), Ok(record));
@@ -166,21 +166,21 @@ proptest! {
 
     #[test]
     fn an_event_carries_the_key_of_its_parts(event in any_event()) {
-        prop_assert!(verify(&event, Accept::V2Only).is_ok());
+        prop_assert!(verify_idempotency_key(&event, AcceptedKeyForms::V2Only).is_ok());
         let other = RunEventWrite { plan_version: "other".parse().unwrap(), ..event };
-        prop_assert!(verify(&other, Accept::V2OrV1).is_err());
+        prop_assert!(verify_idempotency_key(&other, AcceptedKeyForms::V2OrV1).is_err());
     }
 
     #[test]
     fn no_text_makes_reading_panic(text in any::<String>(), at in any::<prop::sample::Index>()) {
         let _ = RunEventWrite::from_json(&text);
-        let _ = Extra::parse(&text);
+        let _ = ExtraFields::parse(&text);
         let _ = text.parse::<StepId>();
         let mut damaged = record(1, event(r#"StepFailed a {"error":{"code":"x"}}"#)).to_json();
         let at = at.index(damaged.len());
         damaged.replace_range(at..=at, &text);
         if let Ok(read) = RunEventRecord::from_json(&damaged) {
-            let _ = reduce(RunSnapshot::new(read.event.run_id.clone()), &read);
+            let _ = reduce_event(RunSnapshot::new(read.event.run_id.clone()), &read);
             prop_assert_eq!(RunEventRecord::from_json(&read.to_json()), Ok(read));
         }
     }
@@ -191,7 +191,7 @@ proptest! {
         let payload = Payload::parse(&format!("{{{}}}", object.join(","))).unwrap();
         let events = ["RunStarted", "StepFailed a", "RunFailed"].map(event);
         let events = (1..).zip(events).map(|(number, event)| record(number, RunEventWrite { payload: Some(payload.clone()), ..event }));
-        let snapshot = project(run_id(), &events.collect::<Vec<_>>());
+        let snapshot = project_run(run_id(), &events.collect::<Vec<_>>());
         prop_assert_eq!(snapshot.inconsistencies, None);
         prop_assert_eq!(snapshot.last_event_seq, RunSeq::new(3).unwrap());
     }

@@ -2,8 +2,8 @@
 
 use expect_test::expect;
 use onward_runs::{
-    InvalidTransition, RunEventWrite, RunSeq, RunSnapshot, RunStatus, Standing, StepStatus, detect_gaps, legal,
-    project, reduce,
+    InvalidTransition, RunEventWrite, RunSeq, RunSnapshot, RunStatus, RunTransitionState, StepStatus, detect_gap, check_transition,
+    project_run, reduce_event,
 };
 
 use super::script::{event, line, log, record, run_id, seq};
@@ -20,7 +20,7 @@ const RETRIED: &[&str] = &[
 
 #[test]
 fn a_snapshot_in_json_has_all_that_the_events_said() {
-    let snapshot = project(run_id(), &log(RETRIED));
+    let snapshot = project_run(run_id(), &log(RETRIED));
     expect![[r#"
         {
           "runId": "run-1",
@@ -89,18 +89,18 @@ fn a_snapshot_in_json_has_all_that_the_events_said() {
 fn a_completed_run_has_the_artifacts_of_its_steps_in_their_order() {
     let artifact = |step: &str| format!(r#"StepCompleted {step} {{"artifactRefs":[{{"uri":"{step}","kind":"k"}}]}}"#);
     let lines = ["RunStarted", "StepStarted a", "StepStarted b", &artifact("b"), &artifact("a"), &artifact("c")];
-    let before = project(run_id(), &log(&lines));
+    let before = project_run(run_id(), &log(&lines));
     assert_eq!(before.artifacts, []);
     let uris = |snapshot: &RunSnapshot| snapshot.artifacts.iter().map(|it| it.uri.to_string()).collect::<Vec<_>>();
-    assert_eq!(uris(&reduce(before.clone(), &record(7, event("RunCompleted")))), ["a", "b", "c"]);
-    assert_eq!(uris(&reduce(before, &record(7, event("RunFailed")))), [""; 0]);
+    assert_eq!(uris(&reduce_event(before.clone(), &record(7, event("RunCompleted")))), ["a", "b", "c"]);
+    assert_eq!(uris(&reduce_event(before, &record(7, event("RunFailed")))), [""; 0]);
 }
 
 #[test]
 fn an_illegal_event_says_why() {
     let refusals = |lines: &[&str], event: &RunEventWrite| {
-        let snapshot = project(run_id(), &log(lines));
-        legal(&snapshot, event).unwrap_err().to_string()
+        let snapshot = project_run(run_id(), &log(lines));
+        check_transition(&snapshot, event).unwrap_err().to_string()
     };
     let mut said = String::new();
     for (lines, line) in [
@@ -134,25 +134,25 @@ fn an_illegal_event_says_why() {
 
 #[test]
 fn a_refusal_can_be_taken_apart() {
-    let refused = legal(&RunSnapshot::new(run_id()), &event("RunPaused")).unwrap_err();
-    let standing = Standing { status: RunStatus::Pending, cancelling: false, busy: false };
-    assert_eq!(refused, InvalidTransition::Run { event_type: "RunPaused".parse().unwrap(), standing });
+    let refused = check_transition(&RunSnapshot::new(run_id()), &event("RunPaused")).unwrap_err();
+    let standing = RunTransitionState { status: RunStatus::Pending, is_cancelling: false, has_running_step: false };
+    assert_eq!(refused, InvalidTransition::Run { event_type: "RunPaused".parse().unwrap(), run_state: standing });
     assert_eq!(InvalidTransition::CODE, "INVALID_TRANSITION");
 }
 
 #[test]
 fn an_event_of_another_run_does_not_move_the_watermark() {
-    let before = project(run_id(), &log(&["RunStarted"]));
+    let before = project_run(run_id(), &log(&["RunStarted"]));
     let foreign = RunEventWrite { run_id: "run-2".parse().unwrap(), ..event("RunCompleted") };
-    assert_eq!(reduce(before.clone(), &record(2, foreign)), before);
+    assert_eq!(reduce_event(before.clone(), &record(2, foreign)), before);
 }
 
 #[test]
 fn what_was_taken_in_is_not_taken_in_again() {
     let events = log(&["RunStarted", "StepFailed a", "StepStarted a#2", "RunStarted"]);
-    let after = project(run_id(), &events);
+    let after = project_run(run_id(), &events);
     for event in &events {
-        assert_eq!(reduce(after.clone(), event), after);
+        assert_eq!(reduce_event(after.clone(), event), after);
     }
 }
 
@@ -160,8 +160,8 @@ fn what_was_taken_in_is_not_taken_in_again() {
 fn malformed_payloads_are_passed_over() {
     let artifacts = |payload: &str| {
         let lines = ["RunStarted".to_owned(), format!("StepCompleted a {payload}")];
-        let snapshot = project(run_id(), &log(&lines));
-        let latest = &snapshot.steps.get("a").unwrap().latest;
+        let snapshot = project_run(run_id(), &log(&lines));
+        let latest = &snapshot.steps.find_step("a").unwrap().latest;
         assert_eq!(latest.status, StepStatus::Success);
         latest.artifacts.iter().map(|artifact| artifact.uri.to_string()).collect::<Vec<_>>()
     };
@@ -186,8 +186,8 @@ fn an_error_says_what_it_can() {
         r#"{"message":"\ud800"}"#,
     ] {
         let lines = ["RunStarted".to_owned(), format!("StepFailed a {{\"error\":{error}}}")];
-        let snapshot = project(run_id(), &log(&lines));
-        let failure = &snapshot.steps.get("a").unwrap().latest.error;
+        let snapshot = project_run(run_id(), &log(&lines));
+        let failure = &snapshot.steps.find_step("a").unwrap().latest.error;
         said += &format!("{error:<60} {}\n", serde_json::to_string(failure).unwrap());
     }
     expect![[r#"
@@ -207,35 +207,35 @@ fn an_error_says_what_it_can() {
 fn clocks_that_disagree_make_no_negative_time() {
     let mut events = log(&["RunStarted", "RunCompleted"]);
     events[1].event.emitted_at = "1969-01-01T00:00:00Z".parse().unwrap();
-    let snapshot = project(run_id(), &events);
+    let snapshot = project_run(run_id(), &events);
     assert_eq!(snapshot.total_duration_ms, Some(0));
     assert_eq!(snapshot.completed_at.unwrap().as_str(), "1969-01-01T00:00:00Z");
 }
 
 #[test]
 fn a_gap_is_more_than_one_step_ahead() {
-    assert_eq!(detect_gaps(RunSeq::ZERO, seq(1)), None);
-    assert_eq!(detect_gaps(seq(9), seq(10)), None);
-    assert_eq!(detect_gaps(seq(9), seq(9)), None);
-    assert_eq!(detect_gaps(seq(9), seq(3)), None);
-    let gap = detect_gaps(seq(9), seq(12)).unwrap();
-    assert_eq!((gap.after, gap.before), (seq(9), seq(12)));
-    assert_eq!(detect_gaps(RunSeq::MAX, RunSeq::MAX), None);
+    assert_eq!(detect_gap(RunSeq::ZERO, seq(1)), None);
+    assert_eq!(detect_gap(seq(9), seq(10)), None);
+    assert_eq!(detect_gap(seq(9), seq(9)), None);
+    assert_eq!(detect_gap(seq(9), seq(3)), None);
+    let gap = detect_gap(seq(9), seq(12)).unwrap();
+    assert_eq!((gap.after_seq, gap.before_seq), (seq(9), seq(12)));
+    assert_eq!(detect_gap(RunSeq::MAX, RunSeq::MAX), None);
 }
 
 #[test]
 fn a_log_with_a_hole_reduces_to_what_it_holds() {
     let mut events = log(&["RunStarted", "StepStarted a", "StepCompleted a"]);
     events.remove(1);
-    let snapshot = project(run_id(), &events);
+    let snapshot = project_run(run_id(), &events);
     assert_eq!(line(&snapshot), "RUNNING a:SUCCESS#1");
     assert_eq!(snapshot.last_event_seq, seq(3));
 }
 
 #[test]
 fn a_clone_shares_its_steps_and_does_not_follow() {
-    let before = project(run_id(), &log(&["RunStarted", "StepStarted a", "StepStarted b"]));
-    let after = reduce(before.clone(), &record(4, event("StepCompleted a")));
+    let before = project_run(run_id(), &log(&["RunStarted", "StepStarted a", "StepStarted b"]));
+    let after = reduce_event(before.clone(), &record(4, event("StepCompleted a")));
     assert_eq!(line(&before), "RUNNING a:RUNNING#1 b:RUNNING#1");
     assert_eq!(line(&after), "RUNNING a:SUCCESS#1 b:RUNNING#1");
     assert_ne!(before.steps, after.steps);
@@ -245,7 +245,7 @@ fn a_clone_shares_its_steps_and_does_not_follow() {
 
 #[test]
 fn a_snapshot_with_a_step_twice_is_refused() {
-    let snapshot = project(run_id(), &log(&["RunStarted", "StepStarted a", "StepStarted b"]));
+    let snapshot = project_run(run_id(), &log(&["RunStarted", "StepStarted a", "StepStarted b"]));
     let text = serde_json::to_string(&snapshot).unwrap();
     assert!(serde_json::from_str::<RunSnapshot>(&text).is_ok());
     let error = serde_json::from_str::<RunSnapshot>(&text.replace(r#""stepId":"b""#, r#""stepId":"a""#)).unwrap_err();
@@ -254,9 +254,9 @@ fn a_snapshot_with_a_step_twice_is_refused() {
 
 #[test]
 fn a_step_that_a_plan_announced_is_pending() {
-    let mut text = serde_json::to_value(project(run_id(), &log(&["RunStarted", "StepStarted a"]))).unwrap();
+    let mut text = serde_json::to_value(project_run(run_id(), &log(&["RunStarted", "StepStarted a"]))).unwrap();
     text["steps"][0]["status"] = "PENDING".into();
     let announced: RunSnapshot = serde_json::from_value(text).unwrap();
-    let started = reduce(announced, &record(3, event("StepStarted a")));
+    let started = reduce_event(announced, &record(3, event("StepStarted a")));
     assert_eq!(line(&started), "RUNNING a:RUNNING#1");
 }

@@ -3,7 +3,7 @@
 
 use onward_journal::{Payload, Timestamp};
 use onward_runs::{
-    Attempt, EmittedAt, EventId, Extra, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq, RunSnapshot,
+    AttemptNumber, EmittedAt, RunEventId, ExtraFields, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq, RunSnapshot,
 };
 
 /// The run that every script is about.
@@ -15,8 +15,8 @@ pub(crate) fn seq(number: u64) -> RunSeq {
     RunSeq::new(number).unwrap()
 }
 
-pub(crate) fn attempt(number: u32) -> Attempt {
-    Attempt::new(number).unwrap()
+pub(crate) fn attempt(number: u32) -> AttemptNumber {
+    AttemptNumber::new(number).unwrap()
 }
 
 /// The event of one line, with the key that its parts make.
@@ -43,17 +43,17 @@ pub(crate) fn event(line: &str) -> RunEventWrite {
         idempotency_key: IdempotencyKey::from_bytes([0; 32]),
         step_id: step.map(|step| step.parse().unwrap()),
         payload: payload.map(|payload| Payload::parse(&payload).unwrap()),
-        extra: Extra::NONE,
+        extra: ExtraFields::NONE,
     };
-    event.idempotency_key = IdempotencyKey::of(&event).unwrap();
+    event.idempotency_key = IdempotencyKey::for_event(&event).unwrap();
     event
 }
 
-fn numbered(number: u64) -> Result<EventId, onward_runs::IdError> {
+fn numbered(number: u64) -> Result<RunEventId, onward_runs::RunValueError> {
     let mut bytes = [0; 16];
     bytes[8..].copy_from_slice(&(number | 1 << 63).to_be_bytes());
     bytes[6] = 0x40;
-    EventId::from_bytes(bytes)
+    RunEventId::from_bytes(bytes)
 }
 
 /// The event at its place; a second passes from place to place.
@@ -77,7 +77,7 @@ pub(crate) fn line(snapshot: &RunSnapshot) -> String {
     for step in snapshot.steps.iter() {
         let latest = &step.latest;
         line += &format!(" {}:{}#{}", step.step_id, latest.status, latest.logical_attempt_id);
-        if latest.engine_attempt_id.get() > 1 {
+        if latest.engine_attempt_id.as_u32() > 1 {
             line += &format!("/{}", latest.engine_attempt_id);
         }
     }

@@ -3,21 +3,21 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use onward_api::Onward as _;
-use onward_api::component::{Components, Deployed, NamedFunctions};
-use onward_api::token::Deed;
+use onward_api::OnwardApi as _;
+use onward_api::component::{ComponentList, DeployComponentResponse, FunctionList};
+use onward_api::token::Permission;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::refusals;
-use crate::access::Access;
-use crate::answer::{Answer, Failed, Params, Raw};
+use super::error_responses;
+use crate::auth::AuthenticatedCaller;
+use crate::http_types::{JsonResult, ProblemResponse, QueryParams, RawBody};
 
 /// What functions of a component may do.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Permissions {
+pub(super) struct DeployComponentQuery {
     /// Hosts that its functions may send requests to, with commas between them: `api.example.com,*.example.org`.
     #[serde(rename = "allowHosts", default)]
     allow_hosts: String,
@@ -27,21 +27,21 @@ pub(super) struct Permissions {
 ///
 /// Executions that have started keep the code they started with.
 #[utoipa::path(
-    post, path = "/v1/components", tag = "components", operation_id = "deployComponent", params(Permissions),
+    post, path = "/v1/components", tag = "components", operation_id = "deployComponent", params(DeployComponentQuery),
     request_body(content = Vec<u8>, content_type = "application/wasm", description = "The bytes of the component"),
     responses(
-        (status = 201, description = "It is deployed", body = Deployed),
-        refusals::Usual, refusals::Body, refusals::Conflict,
+        (status = 201, description = "It is deployed", body = DeployComponentResponse),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn deploy(
-    access: Access,
-    Params(permissions): Params<Permissions>,
-    Raw(code): Raw,
-) -> Result<Response, Failed> {
+pub(super) async fn deploy_component(
+    access: AuthenticatedCaller,
+    QueryParams(permissions): QueryParams<DeployComponentQuery>,
+    RawBody(code): RawBody,
+) -> Result<Response, ProblemResponse> {
     let hosts = permissions.allow_hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
     let hosts = hosts.map(str::to_owned).collect();
-    let deployed = access.to(Deed::Build)?.deploy(code.to_vec(), hosts).await?;
+    let deployed = access.require_permission(Permission::Build)?.deploy_component(code.to_vec(), hosts).await?;
     Ok((StatusCode::CREATED, Json(deployed)).into_response())
 }
 
@@ -49,22 +49,22 @@ pub(super) async fn deploy(
 #[utoipa::path(
     get, path = "/v1/functions", tag = "components", operation_id = "listFunctions",
     responses(
-        (status = 200, description = "All of them", body = NamedFunctions),
-        refusals::Usual,
+        (status = 200, description = "All of them", body = FunctionList),
+        error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn functions(access: Access) -> Answer<NamedFunctions> {
-    Ok(Json(NamedFunctions { functions: access.to(Deed::Read)?.functions().await? }))
+pub(super) async fn list_functions(access: AuthenticatedCaller) -> JsonResult<FunctionList> {
+    Ok(Json(FunctionList { functions: access.require_permission(Permission::Read)?.list_functions().await? }))
 }
 
 /// What is deployed: the components that names stand for.
 #[utoipa::path(
     get, path = "/v1/components", tag = "components", operation_id = "listComponents",
     responses(
-        (status = 200, description = "All of them, the last deployed first", body = Components),
-        refusals::Usual,
+        (status = 200, description = "All of them, the last deployed first", body = ComponentList),
+        error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list(access: Access) -> Answer<Components> {
-    Ok(Json(Components::of(access.to(Deed::Read)?.functions().await?)))
+pub(super) async fn list_components(access: AuthenticatedCaller) -> JsonResult<ComponentList> {
+    Ok(Json(ComponentList::from_functions(access.require_permission(Permission::Read)?.list_functions().await?)))
 }

@@ -5,29 +5,29 @@ use axum::http::HeaderMap;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use onward_api::Onward as _;
-use onward_api::execution::{Cancel, Execution, ExecutionPage, Listing, Outcome, Sent, Signal, Start, Started};
-use onward_api::explanation::Explanation;
+use onward_api::OnwardApi as _;
+use onward_api::execution::{CancelExecutionRequest, ExecutionView, ExecutionPage, ListExecutionsQuery, ExecutionResult, AcceptedMessage, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse};
+use onward_api::explanation::ExecutionExplanation;
 use onward_api::problem::{Code, Problem};
-use onward_api::token::Deed;
+use onward_api::token::Permission;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::refusals;
-use crate::access::Access;
-use crate::answer::{Answer, Body, Failed, Named, Params};
+use super::error_responses;
+use crate::auth::AuthenticatedCaller;
+use crate::http_types::{JsonResult, JsonBody, ProblemResponse, PathName, QueryParams};
 
 /// Nobody waits longer, in milliseconds: what is between would give up.
 const WAIT_MS_MAX: u64 = 60_000;
 
 /// The sequence of an event, from a number as others write it.
-pub(super) fn sequence(number: i64) -> Result<u64, Failed> {
+pub(super) fn parse_sequence(number: i64) -> Result<u64, ProblemResponse> {
     let wrong = |_| Problem::new(Code::InvalidRequest, format!("{number} is not the sequence of an event"));
     Ok(u64::try_from(number).map_err(wrong)?)
 }
 
 /// How long somebody wants to wait, if that is not too long.
-pub(super) fn patience(wait_ms: u64) -> Result<u64, Failed> {
+pub(super) fn check_wait_ms(wait_ms: u64) -> Result<u64, ProblemResponse> {
     let words = || format!("waitMs: {wait_ms} is more than {WAIT_MS_MAX}: ask again instead");
     if wait_ms > WAIT_MS_MAX { Err(Problem::new(Code::InvalidRequest, words()).into()) } else { Ok(wait_ms) }
 }
@@ -41,19 +41,19 @@ pub(super) const JSON_LINES: &str = "application/jsonl";
 #[utoipa::path(
     post, path = "/v1/executions", tag = "executions", operation_id = "startExecution",
     params(("idempotency-key" = Option<String>, Header, description = "The key, unless the body has one", max_length = 500)),
-    request_body = Start,
+    request_body = StartExecutionRequest,
     responses(
-        (status = 201, description = "It was started", body = Started),
-        (status = 200, description = "The key had started it before", body = Started),
-        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
+        (status = 201, description = "It was started", body = StartExecutionResponse),
+        (status = 200, description = "The key had started it before", body = StartExecutionResponse),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn start(
-    access: Access,
+pub(super) async fn start_execution(
+    access: AuthenticatedCaller,
     headers: HeaderMap,
-    Body(mut start): Body<Start>,
-) -> Result<Response, Failed> {
-    let service = access.to(Deed::Operate)?;
+    JsonBody(mut start): JsonBody<StartExecutionRequest>,
+) -> Result<Response, ProblemResponse> {
+    let service = access.require_permission(Permission::Operate)?;
     if let Some(key) = headers.get("idempotency-key") {
         let key = key.to_str().map_err(|_| Problem::new(Code::InvalidRequest, "the key is not plain text"))?;
         match &start.key {
@@ -64,8 +64,8 @@ pub(super) async fn start(
             _ => start.key = Some(key.to_owned()),
         }
     }
-    start.wait_ms.map(patience).transpose()?;
-    let started = service.start(start).await?;
+    start.wait_ms.map(check_wait_ms).transpose()?;
+    let started = service.start_execution(start).await?;
     let status = if started.existed { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(started)).into_response())
 }
@@ -74,14 +74,14 @@ pub(super) async fn start(
 ///
 /// A page may be short, or empty, without being the last: go on as long as there is a `next`.
 #[utoipa::path(
-    get, path = "/v1/executions", tag = "executions", operation_id = "listExecutions", params(Listing),
+    get, path = "/v1/executions", tag = "executions", operation_id = "listExecutions", params(ListExecutionsQuery),
     responses(
         (status = 200, description = "A page", body = ExecutionPage),
-        refusals::Usual,
+        error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list(access: Access, Params(listing): Params<Listing>) -> Answer<ExecutionPage> {
-    Ok(Json(access.to(Deed::Read)?.executions(listing).await?))
+pub(super) async fn list_executions(access: AuthenticatedCaller, QueryParams(listing): QueryParams<ListExecutionsQuery>) -> JsonResult<ExecutionPage> {
+    Ok(Json(access.require_permission(Permission::Read)?.list_executions(listing).await?))
 }
 
 /// Shows an execution, by its id or four or more digits that it begins with.
@@ -89,19 +89,19 @@ pub(super) async fn list(access: Access, Params(listing): Params<Listing>) -> An
     get, path = "/v1/executions/{execution}", tag = "executions", operation_id = "getExecution",
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
-        (status = 200, description = "The execution", body = Execution),
-        refusals::Usual, refusals::Absent, refusals::Conflict,
+        (status = 200, description = "The execution", body = ExecutionView),
+        error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn show(access: Access, Named(execution): Named) -> Answer<Execution> {
-    Ok(Json(access.to(Deed::Read)?.execution(&execution).await?))
+pub(super) async fn get_execution(access: AuthenticatedCaller, PathName(execution): PathName) -> JsonResult<ExecutionView> {
+    Ok(Json(access.require_permission(Permission::Read)?.get_execution(&execution).await?))
 }
 
 /// For how long to wait.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Patience {
+pub(super) struct ExecutionResultQuery {
     /// How many milliseconds to wait for it; at most a minute.
     #[serde(rename = "waitMs", default)]
     #[param(maximum = 60_000)]
@@ -111,25 +111,25 @@ pub(super) struct Patience {
 /// What an execution ended with; neither result nor error while it has not.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/result", tag = "executions", operation_id = "getResult",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), Patience),
+    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), ExecutionResultQuery),
     responses(
-        (status = 200, description = "What is known", body = Outcome),
-        refusals::Usual, refusals::Absent, refusals::Conflict,
+        (status = 200, description = "What is known", body = ExecutionResult),
+        error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn result(
-    access: Access,
-    Named(execution): Named,
-    Params(patience): Params<Patience>,
-) -> Answer<Outcome> {
-    Ok(Json(access.to(Deed::Read)?.outcome(&execution, self::patience(patience.wait_ms)?).await?))
+pub(super) async fn get_execution_result(
+    access: AuthenticatedCaller,
+    PathName(execution): PathName,
+    QueryParams(patience): QueryParams<ExecutionResultQuery>,
+) -> JsonResult<ExecutionResult> {
+    Ok(Json(access.require_permission(Permission::Read)?.get_execution_result(&execution, self::check_wait_ms(patience.wait_ms)?).await?))
 }
 
 /// From where, and for how long to wait.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct From {
+pub(super) struct ExecutionJournalQuery {
     /// The sequence of the first event that is wanted.
     #[serde(default)]
     #[param(minimum = 0)]
@@ -143,18 +143,18 @@ pub(super) struct From {
 /// The journal of an execution as JSON Lines, in the form that `onward journal check` reads.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/journal", tag = "executions", operation_id = "getJournal",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), From),
+    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), ExecutionJournalQuery),
     responses(
         (status = 200, description = "One event a line", body = String, content_type = "application/jsonl"),
-        refusals::Usual, refusals::Absent, refusals::Conflict,
+        error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn journal(
-    access: Access,
-    Named(execution): Named,
-    Params(From { from, wait_ms }): Params<From>,
-) -> Result<Response, Failed> {
-    let lines = access.to(Deed::Read)?.journal(&execution, sequence(from)?, patience(wait_ms)?).await?;
+pub(super) async fn get_execution_journal(
+    access: AuthenticatedCaller,
+    PathName(execution): PathName,
+    QueryParams(ExecutionJournalQuery { from, wait_ms }): QueryParams<ExecutionJournalQuery>,
+) -> Result<Response, ProblemResponse> {
+    let lines = access.require_permission(Permission::Read)?.get_execution_journal(&execution, parse_sequence(from)?, check_wait_ms(wait_ms)?).await?;
     Ok(([(CONTENT_TYPE, JSON_LINES)], lines).into_response())
 }
 
@@ -164,11 +164,11 @@ pub(super) async fn journal(
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
         (status = 200, description = "Its bytes", content_type = "application/wasm"),
-        refusals::Usual, refusals::Absent, refusals::Conflict,
+        error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn component(access: Access, Named(execution): Named) -> Result<Response, Failed> {
-    let code = access.to(Deed::Read)?.component(&execution).await?;
+pub(super) async fn get_execution_component(access: AuthenticatedCaller, PathName(execution): PathName) -> Result<Response, ProblemResponse> {
+    let code = access.require_permission(Permission::Read)?.get_execution_component(&execution).await?;
     Ok(([(CONTENT_TYPE, "application/wasm")], code).into_response())
 }
 
@@ -177,30 +177,30 @@ pub(super) async fn component(access: Access, Named(execution): Named) -> Result
     get, path = "/v1/executions/{execution}/why", tag = "executions", operation_id = "explainExecution",
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
-        (status = 200, description = "An explanation", body = Explanation),
-        refusals::Usual, refusals::Absent, refusals::Conflict,
+        (status = 200, description = "An explanation", body = ExecutionExplanation),
+        error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn why(access: Access, Named(execution): Named) -> Answer<Explanation> {
-    Ok(Json(access.to(Deed::Read)?.explain(&execution).await?))
+pub(super) async fn explain_execution(access: AuthenticatedCaller, PathName(execution): PathName) -> JsonResult<ExecutionExplanation> {
+    Ok(Json(access.require_permission(Permission::Read)?.explain_execution(&execution).await?))
 }
 
 /// Sends a signal. It is kept until the execution waits for it.
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/signals", tag = "executions", operation_id = "signalExecution",
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
-    request_body = Signal,
+    request_body = SignalExecutionRequest,
     responses(
-        (status = 202, description = "It is on its way", body = Sent),
-        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
+        (status = 202, description = "It is on its way", body = AcceptedMessage),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn signal(
-    access: Access,
-    Named(execution): Named,
-    Body(signal): Body<Signal>,
-) -> Result<Response, Failed> {
-    let sent = access.to(Deed::Operate)?.signal(&execution, signal).await?;
+pub(super) async fn signal_execution(
+    access: AuthenticatedCaller,
+    PathName(execution): PathName,
+    JsonBody(signal): JsonBody<SignalExecutionRequest>,
+) -> Result<Response, ProblemResponse> {
+    let sent = access.require_permission(Permission::Operate)?.signal_execution(&execution, signal).await?;
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }
 
@@ -208,17 +208,17 @@ pub(super) async fn signal(
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/cancel", tag = "executions", operation_id = "cancelExecution",
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
-    request_body = Cancel,
+    request_body = CancelExecutionRequest,
     responses(
-        (status = 202, description = "It is asked", body = Sent),
-        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
+        (status = 202, description = "It is asked", body = AcceptedMessage),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn cancel(
-    access: Access,
-    Named(execution): Named,
-    Body(cancel): Body<Cancel>,
-) -> Result<Response, Failed> {
-    let sent = access.to(Deed::Operate)?.cancel(&execution, cancel).await?;
+pub(super) async fn cancel_execution(
+    access: AuthenticatedCaller,
+    PathName(execution): PathName,
+    JsonBody(cancel): JsonBody<CancelExecutionRequest>,
+) -> Result<Response, ProblemResponse> {
+    let sent = access.require_permission(Permission::Operate)?.cancel_execution(&execution, cancel).await?;
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }

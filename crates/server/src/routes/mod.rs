@@ -3,12 +3,12 @@
 mod campaigns;
 mod components;
 mod doctor;
-mod events;
+mod execution_events;
 mod executions;
 mod outbox;
-mod refusals;
+mod error_responses;
 mod runs;
-mod status;
+mod health;
 mod tasks;
 mod tokens;
 
@@ -24,8 +24,8 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::answer::Failed;
-use crate::{App, within};
+use crate::http_types::ProblemResponse;
+use crate::{ServerState, request_limits};
 
 /// Bytes of a body, unless the route says otherwise.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -53,83 +53,83 @@ const EVENTS_BYTES_MAX: usize = 16 << 20;
     components(schemas(Problem)),
     security(("token" = []), ()),
 )]
-struct Described;
+struct OpenApiRoot;
 
-fn described() -> OpenApiRouter<Arc<App>> {
+fn openapi_routes() -> OpenApiRouter<Arc<ServerState>> {
     let usual = OpenApiRouter::new()
-        .routes(routes!(executions::start, executions::list))
-        .routes(routes!(executions::show))
-        .routes(routes!(executions::result))
-        .routes(routes!(executions::journal))
-        .routes(routes!(executions::component))
-        .routes(routes!(executions::why))
-        .routes(routes!(executions::signal))
-        .routes(routes!(executions::cancel))
-        .routes(routes!(events::follow))
-        .routes(routes!(components::functions))
-        .routes(routes!(components::list))
-        .routes(routes!(runs::events))
-        .routes(routes!(runs::snapshot))
-        .routes(routes!(tasks::list))
-        .routes(routes!(tasks::claim))
-        .routes(routes!(tasks::heartbeat))
-        .routes(routes!(tasks::release))
-        .routes(routes!(tasks::complete))
-        .routes(routes!(tasks::fail))
-        .routes(routes!(tokens::create, tokens::list))
-        .routes(routes!(tokens::revoke))
-        .routes(routes!(campaigns::show))
-        .routes(routes!(campaigns::audit))
-        .routes(routes!(campaigns::pause))
-        .routes(routes!(campaigns::resume))
-        .routes(routes!(campaigns::cancel))
-        .routes(routes!(campaigns::retry))
-        .routes(routes!(outbox::list))
-        .routes(routes!(outbox::in_doubt))
-        .routes(routes!(outbox::settle))
-        .routes(routes!(outbox::settle_many))
-        .routes(routes!(outbox::jobs))
-        .routes(routes!(outbox::redrive))
-        .routes(routes!(outbox::suppressions, outbox::suppress))
-        .routes(routes!(outbox::unsuppress))
-        .routes(routes!(doctor::doctor))
-        .routes(routes!(doctor::verify))
+        .routes(routes!(executions::start_execution, executions::list_executions))
+        .routes(routes!(executions::get_execution))
+        .routes(routes!(executions::get_execution_result))
+        .routes(routes!(executions::get_execution_journal))
+        .routes(routes!(executions::get_execution_component))
+        .routes(routes!(executions::explain_execution))
+        .routes(routes!(executions::signal_execution))
+        .routes(routes!(executions::cancel_execution))
+        .routes(routes!(execution_events::follow_execution))
+        .routes(routes!(components::list_functions))
+        .routes(routes!(components::list_components))
+        .routes(routes!(runs::get_run_events))
+        .routes(routes!(runs::get_run_snapshot))
+        .routes(routes!(tasks::list_tasks))
+        .routes(routes!(tasks::claim_tasks))
+        .routes(routes!(tasks::heartbeat_task))
+        .routes(routes!(tasks::release_task))
+        .routes(routes!(tasks::complete_task))
+        .routes(routes!(tasks::fail_task))
+        .routes(routes!(tokens::create_token, tokens::list_tokens))
+        .routes(routes!(tokens::revoke_token))
+        .routes(routes!(campaigns::get_campaign_run))
+        .routes(routes!(campaigns::list_audit_entries))
+        .routes(routes!(campaigns::pause_campaign_run))
+        .routes(routes!(campaigns::resume_campaign_run))
+        .routes(routes!(campaigns::cancel_campaign_run))
+        .routes(routes!(campaigns::retry_campaign_run))
+        .routes(routes!(outbox::list_outbox_items))
+        .routes(routes!(outbox::list_in_doubt_items))
+        .routes(routes!(outbox::settle_item))
+        .routes(routes!(outbox::settle_items))
+        .routes(routes!(outbox::list_jobs))
+        .routes(routes!(outbox::redrive_job))
+        .routes(routes!(outbox::list_suppressions, outbox::add_suppression))
+        .routes(routes!(outbox::remove_suppression))
+        .routes(routes!(doctor::run_doctor))
+        .routes(routes!(doctor::verify_runs))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
     let campaigns = OpenApiRouter::new()
-        .routes(routes!(campaigns::check))
-        .routes(routes!(campaigns::preview))
-        .routes(routes!(campaigns::put_part))
-        .routes(routes!(campaigns::deploy, campaigns::list))
+        .routes(routes!(campaigns::check_campaign))
+        .routes(routes!(campaigns::preview_campaign))
+        .routes(routes!(campaigns::put_audience_part))
+        .routes(routes!(campaigns::deploy_campaign, campaigns::list_campaign_runs))
         .layer(DefaultBodyLimit::max(CAMPAIGN_BYTES_MAX));
     let components =
-        OpenApiRouter::new().routes(routes!(components::deploy)).layer(DefaultBodyLimit::max(COMPONENT_BYTES_MAX));
-    let appends = OpenApiRouter::new().routes(routes!(runs::append)).layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX));
-    OpenApiRouter::with_openapi(Described::openapi()).merge(usual).merge(campaigns).merge(components).merge(appends)
+        OpenApiRouter::new().routes(routes!(components::deploy_component)).layer(DefaultBodyLimit::max(COMPONENT_BYTES_MAX));
+    let appends = OpenApiRouter::new().routes(routes!(runs::append_run_events)).layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX));
+    OpenApiRouter::with_openapi(OpenApiRoot::openapi()).merge(usual).merge(campaigns).merge(components).merge(appends)
 }
 
 /// The description of all of it.
-pub fn openapi() -> utoipa::openapi::OpenApi {
-    let mut api = described().into_openapi();
+pub fn openapi_document() -> utoipa::openapi::OpenApi {
+    let mut api = openapi_routes().into_openapi();
     let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     api.components.get_or_insert_default().add_security_scheme("token", scheme);
     api
 }
 
 /// Everything that is answered.
-pub(crate) fn router(app: Arc<App>) -> Router {
-    let document = openapi();
-    let (described, _) = described().split_for_parts();
+pub(crate) fn build_router(app: Arc<ServerState>) -> Router {
+    let document = openapi_document();
+    let (described, _) = openapi_routes().split_for_parts();
     described
         .route("/openapi.json", get(move || async move { axum::Json(document) }))
-        .route("/healthz", get(status::healthz))
-        .route("/readyz", get(status::readyz))
-        .route("/metrics", get(status::metrics))
+        .route("/healthz", get(health::check_liveness))
+        .route("/readyz", get(health::check_readiness))
+        .route("/metrics", get(health::render_metrics))
         .fallback(|| async {
-            Failed::from(Problem::new(Code::NotFound, "there is nothing at this path")).into_response()
+            ProblemResponse::from(Problem::new(Code::NotFound, "there is nothing at this path")).into_response()
         })
         .method_not_allowed_fallback(|| async {
-            Failed::from(Problem::new(Code::MethodNotAllowed, "the path is there, the method is not")).into_response()
+            ProblemResponse::from(Problem::new(Code::MethodNotAllowed, "the path is there, the method is not")).into_response()
         })
-        .layer(axum::middleware::from_fn(within::limits))
+        .layer(axum::middleware::from_fn(request_limits::enforce_limits))
         .with_state(app)
 }

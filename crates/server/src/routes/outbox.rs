@@ -1,117 +1,117 @@
 //! Items, jobs and suppressions over HTTP.
 
 use axum::Json;
-use onward_api::campaign::{By, Campaigning as _, ChannelName};
+use onward_api::campaign::{OperatorActionRequest, CampaignApi as _, ChannelName};
 use onward_api::outbox::{
-    DoubtListing, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany, Settlement,
-    Suppress, Suppression, SuppressionListing, SuppressionPage, Unsuppressed,
+    ListInDoubtItemsQuery, CampaignJob, ListJobsQuery, JobPage, OutboxItemView, ListOutboxItemsQuery, OutboxItemPage, SettleItemRequest, SettleItemsRequest, SettleItemsResponse,
+    AddSuppressionRequest, SuppressionEntry, ListSuppressionsQuery, SuppressionPage, RemoveSuppressionResponse,
 };
-use onward_api::token::Deed;
+use onward_api::token::Permission;
 
-use super::refusals;
-use crate::access::Access;
-use crate::answer::{Answer, Body, InPath, Named, Params};
+use super::error_responses;
+use crate::auth::AuthenticatedCaller;
+use crate::http_types::{JsonResult, JsonBody, PathParams, PathName, QueryParams};
 
 /// Lists items of a campaign run: what was sent to whom, or why not.
 #[utoipa::path(
-    get, path = "/v1/outbox", tag = "campaigns", operation_id = "listOutbox", params(OutboxListing),
+    get, path = "/v1/outbox", tag = "campaigns", operation_id = "listOutbox", params(ListOutboxItemsQuery),
     responses(
-        (status = 200, description = "A page", body = OutboxPage),
-        refusals::Usual, refusals::Absent, refusals::Conflict,
+        (status = 200, description = "A page", body = OutboxItemPage),
+        error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn list(access: Access, Params(listing): Params<OutboxListing>) -> Answer<OutboxPage> {
-    Ok(Json(access.to(Deed::Read)?.outbox(listing).await?))
+pub(super) async fn list_outbox_items(access: AuthenticatedCaller, QueryParams(listing): QueryParams<ListOutboxItemsQuery>) -> JsonResult<OutboxItemPage> {
+    Ok(Json(access.require_permission(Permission::Read)?.list_outbox_items(listing).await?))
 }
 
 /// Lists items in doubt of all campaign runs: nobody knows whether the provider has taken them.
 #[utoipa::path(
-    get, path = "/v1/outbox/in-doubt", tag = "campaigns", operation_id = "listInDoubt", params(DoubtListing),
+    get, path = "/v1/outbox/in-doubt", tag = "campaigns", operation_id = "listInDoubt", params(ListInDoubtItemsQuery),
     responses(
-        (status = 200, description = "A page", body = OutboxPage),
-        refusals::Usual,
+        (status = 200, description = "A page", body = OutboxItemPage),
+        error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn in_doubt(access: Access, Params(listing): Params<DoubtListing>) -> Answer<OutboxPage> {
-    Ok(Json(access.to(Deed::Read)?.outbox_in_doubt(listing).await?))
+pub(super) async fn list_in_doubt_items(access: AuthenticatedCaller, QueryParams(listing): QueryParams<ListInDoubtItemsQuery>) -> JsonResult<OutboxItemPage> {
+    Ok(Json(access.require_permission(Permission::Read)?.list_in_doubt_items(listing).await?))
 }
 
 /// Says what became of an item in doubt, and how that is known.
 #[utoipa::path(
     post, path = "/v1/outbox/{item}/settle", tag = "campaigns", operation_id = "settleItem",
-    params(("item" = String, Path, description = "The item")), request_body = Settle,
+    params(("item" = String, Path, description = "The item")), request_body = SettleItemRequest,
     responses(
-        (status = 200, description = "It is settled", body = OutboxItem),
-        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
+        (status = 200, description = "It is settled", body = OutboxItemView),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn settle(access: Access, Named(item): Named, Body(settle): Body<Settle>) -> Answer<OutboxItem> {
-    Ok(Json(access.to(Deed::Operate)?.settle(&item, settle).await?))
+pub(super) async fn settle_item(access: AuthenticatedCaller, PathName(item): PathName, JsonBody(settle): JsonBody<SettleItemRequest>) -> JsonResult<OutboxItemView> {
+    Ok(Json(access.require_permission(Permission::Operate)?.settle_item(&item, settle).await?))
 }
 
 /// Says the same of many items in doubt, and how that is known. Those of one job are settled together; what could not be
 /// settled is listed with why.
 #[utoipa::path(
-    post, path = "/v1/outbox/settle", tag = "campaigns", operation_id = "settleItems", request_body = SettleMany,
+    post, path = "/v1/outbox/settle", tag = "campaigns", operation_id = "settleItems", request_body = SettleItemsRequest,
     responses(
-        (status = 200, description = "What came of it", body = Settlement),
-        refusals::Usual, refusals::Body,
+        (status = 200, description = "What came of it", body = SettleItemsResponse),
+        error_responses::CommonErrors, error_responses::BodyErrors,
     ),
 )]
-pub(super) async fn settle_many(access: Access, Body(settle): Body<SettleMany>) -> Answer<Settlement> {
-    Ok(Json(access.to(Deed::Operate)?.settle_many(settle).await?))
+pub(super) async fn settle_items(access: AuthenticatedCaller, JsonBody(settle): JsonBody<SettleItemsRequest>) -> JsonResult<SettleItemsResponse> {
+    Ok(Json(access.require_permission(Permission::Operate)?.settle_items(settle).await?))
 }
 
 /// Lists jobs of campaign runs.
 #[utoipa::path(
-    get, path = "/v1/jobs", tag = "campaigns", operation_id = "listJobs", params(JobListing),
+    get, path = "/v1/jobs", tag = "campaigns", operation_id = "listJobs", params(ListJobsQuery),
     responses(
         (status = 200, description = "A page", body = JobPage),
-        refusals::Usual, refusals::Absent, refusals::Conflict,
+        error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn jobs(access: Access, Params(listing): Params<JobListing>) -> Answer<JobPage> {
-    Ok(Json(access.to(Deed::Read)?.jobs(listing).await?))
+pub(super) async fn list_jobs(access: AuthenticatedCaller, QueryParams(listing): QueryParams<ListJobsQuery>) -> JsonResult<JobPage> {
+    Ok(Json(access.require_permission(Permission::Read)?.list_jobs(listing).await?))
 }
 
 /// Tries a dead job again: those of its items that nobody tried any more. One that waits for its time is tried now.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/redrive", tag = "campaigns", operation_id = "redriveJob",
-    params(("job" = String, Path, description = "The job")), request_body = By,
+    params(("job" = String, Path, description = "The job")), request_body = OperatorActionRequest,
     responses(
-        (status = 200, description = "It is tried again", body = Job),
-        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
+        (status = 200, description = "It is tried again", body = CampaignJob),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn redrive(access: Access, Named(job): Named, Body(by): Body<By>) -> Answer<Job> {
-    Ok(Json(access.to(Deed::Operate)?.redrive(&job, by).await?))
+pub(super) async fn redrive_job(access: AuthenticatedCaller, PathName(job): PathName, JsonBody(by): JsonBody<OperatorActionRequest>) -> JsonResult<CampaignJob> {
+    Ok(Json(access.require_permission(Permission::Operate)?.redrive_job(&job, by).await?))
 }
 
 /// Lists those who want nothing more by a channel.
 #[utoipa::path(
-    get, path = "/v1/suppressions", tag = "campaigns", operation_id = "listSuppressions", params(SuppressionListing),
+    get, path = "/v1/suppressions", tag = "campaigns", operation_id = "listSuppressions", params(ListSuppressionsQuery),
     responses(
         (status = 200, description = "A page", body = SuppressionPage),
-        refusals::Usual,
+        error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn suppressions(
-    access: Access,
-    Params(listing): Params<SuppressionListing>,
-) -> Answer<SuppressionPage> {
-    Ok(Json(access.to(Deed::Read)?.suppressions(listing).await?))
+pub(super) async fn list_suppressions(
+    access: AuthenticatedCaller,
+    QueryParams(listing): QueryParams<ListSuppressionsQuery>,
+) -> JsonResult<SuppressionPage> {
+    Ok(Json(access.require_permission(Permission::Read)?.list_suppressions(listing).await?))
 }
 
 /// Reaches somebody no more by a channel. Runs that are under way heed it from their next job on.
 #[utoipa::path(
-    post, path = "/v1/suppressions", tag = "campaigns", operation_id = "suppress", request_body = Suppress,
+    post, path = "/v1/suppressions", tag = "campaigns", operation_id = "suppress", request_body = AddSuppressionRequest,
     responses(
-        (status = 200, description = "They are left alone", body = Suppression),
-        refusals::Usual, refusals::Body,
+        (status = 200, description = "They are left alone", body = SuppressionEntry),
+        error_responses::CommonErrors, error_responses::BodyErrors,
     ),
 )]
-pub(super) async fn suppress(access: Access, Body(suppress): Body<Suppress>) -> Answer<Suppression> {
-    Ok(Json(access.to(Deed::Operate)?.suppress(suppress).await?))
+pub(super) async fn add_suppression(access: AuthenticatedCaller, JsonBody(suppress): JsonBody<AddSuppressionRequest>) -> JsonResult<SuppressionEntry> {
+    Ok(Json(access.require_permission(Permission::Operate)?.add_suppression(suppress).await?))
 }
 
 /// Reaches somebody again by a channel.
@@ -122,13 +122,13 @@ pub(super) async fn suppress(access: Access, Body(suppress): Body<Suppress>) -> 
         ("address" = String, Path, description = "Where they are reached"),
     ),
     responses(
-        (status = 200, description = "They are reached again", body = Unsuppressed),
-        refusals::Usual, refusals::Unfit,
+        (status = 200, description = "They are reached again", body = RemoveSuppressionResponse),
+        error_responses::CommonErrors, error_responses::UnprocessableErrors,
     ),
 )]
-pub(super) async fn unsuppress(
-    access: Access,
-    InPath((channel, address)): InPath<(ChannelName, String)>,
-) -> Answer<Unsuppressed> {
-    Ok(Json(access.to(Deed::Operate)?.unsuppress(channel, &address).await?))
+pub(super) async fn remove_suppression(
+    access: AuthenticatedCaller,
+    PathParams((channel, address)): PathParams<(ChannelName, String)>,
+) -> JsonResult<RemoveSuppressionResponse> {
+    Ok(Json(access.require_permission(Permission::Operate)?.remove_suppression(channel, &address).await?))
 }

@@ -1,39 +1,39 @@
 //! Run events and snapshots.
 
 use axum::Json;
-use onward_api::Onward as _;
-use onward_api::run::{Append, AppendedAll, RunEventPage, RunSnapshot};
-use onward_api::token::Deed;
+use onward_api::OnwardApi as _;
+use onward_api::run::{AppendRunEventsRequest, AppendRunEventsResponse, RunEventPage, RunSnapshotView};
+use onward_api::token::Permission;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::executions::{patience, sequence};
-use super::refusals;
-use crate::access::Access;
-use crate::answer::{Answer, Body, Named, Params};
+use super::executions::{check_wait_ms, parse_sequence};
+use super::error_responses;
+use crate::auth::AuthenticatedCaller;
+use crate::http_types::{JsonResult, JsonBody, PathName, QueryParams};
 
 /// Events of a page, unless told.
-const PAGE: u32 = 1_000;
+const DEFAULT_PAGE_SIZE: u32 = 1_000;
 
 /// Appends run events, in this order, all of them or none.
 ///
 /// An event whose idempotency key is there already is answered with what the first one was given.
 #[utoipa::path(
-    post, path = "/v1/run-events", tag = "runs", operation_id = "appendRunEvents", request_body = Append,
+    post, path = "/v1/run-events", tag = "runs", operation_id = "appendRunEvents", request_body = AppendRunEventsRequest,
     responses(
-        (status = 200, description = "They are durable", body = AppendedAll),
-        refusals::Usual, refusals::Body, refusals::Conflict,
+        (status = 200, description = "They are durable", body = AppendRunEventsResponse),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn append(access: Access, Body(append): Body<Append>) -> Answer<AppendedAll> {
-    Ok(Json(AppendedAll { results: access.to(Deed::Build)?.append(append).await? }))
+pub(super) async fn append_run_events(access: AuthenticatedCaller, JsonBody(append): JsonBody<AppendRunEventsRequest>) -> JsonResult<AppendRunEventsResponse> {
+    Ok(Json(AppendRunEventsResponse { results: access.require_permission(Permission::Build)?.append_run_events(append).await? }))
 }
 
 /// Which events of a run.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct After {
+pub(super) struct RunEventsQuery {
     /// Only events after this sequence.
     #[serde(default)]
     #[param(minimum = 0)]
@@ -50,27 +50,27 @@ pub(super) struct After {
 /// The events of a run after a watermark.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/events", tag = "runs", operation_id = "getRunEvents",
-    params(("run" = String, Path, description = "The run"), After),
+    params(("run" = String, Path, description = "The run"), RunEventsQuery),
     responses(
         (status = 200, description = "A page", body = RunEventPage),
-        refusals::Usual, refusals::Absent,
+        error_responses::CommonErrors, error_responses::NotFoundErrors,
     ),
 )]
-pub(super) async fn events(
-    access: Access,
-    Named(run): Named,
-    Params(After { after, limit, wait_ms }): Params<After>,
-) -> Answer<RunEventPage> {
-    let service = access.to(Deed::Read)?;
-    let (after, wait_ms) = (sequence(after)?, patience(wait_ms)?);
-    Ok(Json(service.run_events(&run, after, limit.unwrap_or(PAGE), wait_ms).await?))
+pub(super) async fn get_run_events(
+    access: AuthenticatedCaller,
+    PathName(run): PathName,
+    QueryParams(RunEventsQuery { after, limit, wait_ms }): QueryParams<RunEventsQuery>,
+) -> JsonResult<RunEventPage> {
+    let service = access.require_permission(Permission::Read)?;
+    let (after, wait_ms) = (parse_sequence(after)?, check_wait_ms(wait_ms)?);
+    Ok(Json(service.get_run_events(&run, after, limit.unwrap_or(DEFAULT_PAGE_SIZE), wait_ms).await?))
 }
 
 /// Which snapshot.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Which {
+pub(super) struct RunSnapshotQuery {
     /// Reduce the log now instead of reading the stored snapshot, which may be up to a second old.
     #[serde(default)]
     project: bool,
@@ -79,16 +79,16 @@ pub(super) struct Which {
 /// Where a run stands.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/snapshot", tag = "runs", operation_id = "getRunSnapshot",
-    params(("run" = String, Path, description = "The run"), Which),
+    params(("run" = String, Path, description = "The run"), RunSnapshotQuery),
     responses(
-        (status = 200, description = "Its snapshot", body = RunSnapshot),
-        refusals::Usual, refusals::Absent,
+        (status = 200, description = "Its snapshot", body = RunSnapshotView),
+        error_responses::CommonErrors, error_responses::NotFoundErrors,
     ),
 )]
-pub(super) async fn snapshot(
-    access: Access,
-    Named(run): Named,
-    Params(Which { project }): Params<Which>,
-) -> Answer<RunSnapshot> {
-    Ok(Json(access.to(Deed::Read)?.snapshot(&run, project).await?))
+pub(super) async fn get_run_snapshot(
+    access: AuthenticatedCaller,
+    PathName(run): PathName,
+    QueryParams(RunSnapshotQuery { project }): QueryParams<RunSnapshotQuery>,
+) -> JsonResult<RunSnapshotView> {
+    Ok(Json(access.require_permission(Permission::Read)?.get_run_snapshot(&run, project).await?))
 }

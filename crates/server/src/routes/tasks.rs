@@ -4,32 +4,32 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use onward_api::Onward as _;
-use onward_api::task::{Claim, Claimed, Complete, Ended, Extended, Fail, Heartbeat, Release, TaskListing, TaskPage};
-use onward_api::token::Deed;
+use onward_api::OnwardApi as _;
+use onward_api::task::{ClaimTasksRequest, ClaimTasksResponse, CompleteTaskRequest, TaskEndResponse, HeartbeatTaskResponse, FailTaskRequest, HeartbeatTaskRequest, ReleaseTaskRequest, ListTasksQuery, TaskPage};
+use onward_api::token::Permission;
 
-use super::executions::patience;
-use super::refusals;
-use crate::App;
-use crate::access::Access;
-use crate::answer::{Answer, Body, Named, Params};
+use super::executions::check_wait_ms;
+use super::error_responses;
+use crate::ServerState;
+use crate::auth::AuthenticatedCaller;
+use crate::http_types::{JsonResult, JsonBody, PathName, QueryParams};
 
 /// Claims tasks. Answers as soon as there is one, or with none when the time is over.
 ///
 /// Each is held by the worker that has its token, until the lease runs out. What is claimed and not heard of in time fails
 /// as `worker_lost` and is attempted again, or is in doubt where it must not be repeated.
 #[utoipa::path(
-    post, path = "/v1/tasks/claim", tag = "tasks", operation_id = "claimTasks", request_body = Claim,
+    post, path = "/v1/tasks/claim", tag = "tasks", operation_id = "claimTasks", request_body = ClaimTasksRequest,
     responses(
-        (status = 200, description = "The tasks", body = Claimed),
-        refusals::Usual, refusals::Body, refusals::Conflict,
+        (status = 200, description = "The tasks", body = ClaimTasksResponse),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn claim(State(app): State<Arc<App>>, access: Access, Body(claim): Body<Claim>) -> Answer<Claimed> {
-    patience(claim.wait_ms)?;
+pub(super) async fn claim_tasks(State(app): State<Arc<ServerState>>, access: AuthenticatedCaller, JsonBody(claim): JsonBody<ClaimTasksRequest>) -> JsonResult<ClaimTasksResponse> {
+    check_wait_ms(claim.wait_ms)?;
     tokio::select! {
-        claimed = access.to(Deed::Work)?.claim(claim) => Ok(Json(claimed?)),
-        () = app.stops() => Ok(Json(Claimed { tasks: Vec::new() })),
+        claimed = access.require_permission(Permission::Work)?.claim_tasks(claim) => Ok(Json(claimed?)),
+        () = app.wait_for_stop() => Ok(Json(ClaimTasksResponse { tasks: Vec::new() })),
     }
 }
 
@@ -37,66 +37,66 @@ pub(super) async fn claim(State(app): State<Arc<App>>, access: Access, Body(clai
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/heartbeat", tag = "tasks", operation_id = "heartbeatTask",
     params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
-    request_body = Heartbeat,
+    request_body = HeartbeatTaskRequest,
     responses(
-        (status = 200, description = "It holds the task for as long again", body = Extended),
-        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
+        (status = 200, description = "It holds the task for as long again", body = HeartbeatTaskResponse),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn heartbeat(access: Access, Named(task): Named, Body(beat): Body<Heartbeat>) -> Answer<Extended> {
-    Ok(Json(access.to(Deed::Work)?.heartbeat(&task, &beat.token).await?))
+pub(super) async fn heartbeat_task(access: AuthenticatedCaller, PathName(task): PathName, JsonBody(beat): JsonBody<HeartbeatTaskRequest>) -> JsonResult<HeartbeatTaskResponse> {
+    Ok(Json(access.require_permission(Permission::Work)?.heartbeat_task(&task, &beat.token).await?))
 }
 
 /// A task was performed. Said a second time it is refused: the task is over.
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/complete", tag = "tasks", operation_id = "completeTask",
     params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
-    request_body = Complete,
+    request_body = CompleteTaskRequest,
     responses(
-        (status = 200, description = "It is recorded", body = Ended),
-        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
+        (status = 200, description = "It is recorded", body = TaskEndResponse),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn complete(access: Access, Named(task): Named, Body(complete): Body<Complete>) -> Answer<Ended> {
-    Ok(Json(access.to(Deed::Work)?.complete(&task, complete).await?))
+pub(super) async fn complete_task(access: AuthenticatedCaller, PathName(task): PathName, JsonBody(complete): JsonBody<CompleteTaskRequest>) -> JsonResult<TaskEndResponse> {
+    Ok(Json(access.require_permission(Permission::Work)?.complete_task(&task, complete).await?))
 }
 
 /// A task could not be performed. Whether there is another attempt is up to the workflow that wants it.
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/fail", tag = "tasks", operation_id = "failTask",
     params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
-    request_body = Fail,
+    request_body = FailTaskRequest,
     responses(
-        (status = 200, description = "It is recorded", body = Ended),
-        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
+        (status = 200, description = "It is recorded", body = TaskEndResponse),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn fail(access: Access, Named(task): Named, Body(fail): Body<Fail>) -> Answer<Ended> {
-    Ok(Json(access.to(Deed::Work)?.fail(&task, fail).await?))
+pub(super) async fn fail_task(access: AuthenticatedCaller, PathName(task): PathName, JsonBody(fail): JsonBody<FailTaskRequest>) -> JsonResult<TaskEndResponse> {
+    Ok(Json(access.require_permission(Permission::Work)?.fail_task(&task, fail).await?))
 }
 
 /// Lists tasks that workers hold, or that wait for one.
 #[utoipa::path(
-    get, path = "/v1/tasks", tag = "tasks", operation_id = "listTasks", params(TaskListing),
+    get, path = "/v1/tasks", tag = "tasks", operation_id = "listTasks", params(ListTasksQuery),
     responses(
         (status = 200, description = "A page", body = TaskPage),
-        refusals::Usual,
+        error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list(access: Access, Params(listing): Params<TaskListing>) -> Answer<TaskPage> {
-    Ok(Json(access.to(Deed::Read)?.tasks(listing).await?))
+pub(super) async fn list_tasks(access: AuthenticatedCaller, QueryParams(listing): QueryParams<ListTasksQuery>) -> JsonResult<TaskPage> {
+    Ok(Json(access.require_permission(Permission::Read)?.list_tasks(listing).await?))
 }
 
 /// Gives a task back that its worker has not begun: it waits for another as if nobody had had it.
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/release", tag = "tasks", operation_id = "releaseTask",
     params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
-    request_body = Release,
+    request_body = ReleaseTaskRequest,
     responses(
-        (status = 200, description = "It is for others", body = Ended),
-        refusals::Usual, refusals::Body, refusals::Absent, refusals::Conflict,
+        (status = 200, description = "It is for others", body = TaskEndResponse),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn release(access: Access, Named(task): Named, Body(release): Body<Release>) -> Answer<Ended> {
-    Ok(Json(access.to(Deed::Work)?.release(&task, &release.token).await?))
+pub(super) async fn release_task(access: AuthenticatedCaller, PathName(task): PathName, JsonBody(release): JsonBody<ReleaseTaskRequest>) -> JsonResult<TaskEndResponse> {
+    Ok(Json(access.require_permission(Permission::Work)?.release_task(&task, &release.token).await?))
 }

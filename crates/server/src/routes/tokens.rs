@@ -4,27 +4,27 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_api::problem::{Code, Problem};
-use onward_api::token::{Deed, MadeToken, NewToken, TokenList};
+use onward_api::token::{Permission, CreateTokenResponse, CreateTokenRequest, TokenList};
 
-use super::refusals;
-use crate::access::Access;
-use crate::answer::{Answer, Body, Failed, Named};
+use super::error_responses;
+use crate::auth::AuthenticatedCaller;
+use crate::http_types::{JsonResult, JsonBody, ProblemResponse, PathName};
 use crate::token;
 
 /// Makes a token. It is shown this once.
 #[utoipa::path(
-    post, path = "/v1/tokens", tag = "administration", operation_id = "createToken", request_body = NewToken,
+    post, path = "/v1/tokens", tag = "administration", operation_id = "createToken", request_body = CreateTokenRequest,
     responses(
-        (status = 201, description = "It is good from now on", body = MadeToken),
-        refusals::Usual, refusals::Body, refusals::Conflict,
+        (status = 201, description = "It is good from now on", body = CreateTokenResponse),
+        error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn create(access: Access, Body(new): Body<NewToken>) -> Result<Response, Failed> {
-    let client = access.to(Deed::Administer)?.client();
+pub(super) async fn create_token(access: AuthenticatedCaller, JsonBody(new): JsonBody<CreateTokenRequest>) -> Result<Response, ProblemResponse> {
+    let client = access.require_permission(Permission::Administer)?.engine_client();
     let expires_at = new.expires_at.as_deref().map(str::parse).transpose();
     let expires_at = expires_at.map_err(|error| Problem::new(Code::Unprocessable, format!("expiresAt: {error}")))?;
-    let token = token::create(&**client.store(), client.scope(), &new.name, new.role, expires_at).await?;
-    Ok((StatusCode::CREATED, Json(MadeToken { name: new.name, token })).into_response())
+    let token = token::create_token(&**client.store(), client.scope(), &new.name, new.role, expires_at).await?;
+    Ok((StatusCode::CREATED, Json(CreateTokenResponse { name: new.name, token })).into_response())
 }
 
 /// Lists tokens, without what they read.
@@ -32,12 +32,12 @@ pub(super) async fn create(access: Access, Body(new): Body<NewToken>) -> Result<
     get, path = "/v1/tokens", tag = "administration", operation_id = "listTokens",
     responses(
         (status = 200, description = "All of them", body = TokenList),
-        refusals::Usual,
+        error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list(access: Access) -> Answer<TokenList> {
-    let client = access.to(Deed::Administer)?.client();
-    Ok(Json(TokenList { tokens: token::list(&**client.store(), client.scope()).await? }))
+pub(super) async fn list_tokens(access: AuthenticatedCaller) -> JsonResult<TokenList> {
+    let client = access.require_permission(Permission::Administer)?.engine_client();
+    Ok(Json(TokenList { tokens: token::list_tokens(&**client.store(), client.scope()).await? }))
 }
 
 /// Takes a token back. Servers that have seen it know after two seconds at most.
@@ -46,11 +46,11 @@ pub(super) async fn list(access: Access) -> Answer<TokenList> {
     params(("name" = String, Path, description = "What it is called")),
     responses(
         (status = 204, description = "It is no longer good"),
-        refusals::Usual, refusals::Absent, refusals::Conflict,
+        error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn revoke(access: Access, Named(name): Named) -> Result<StatusCode, Failed> {
-    let client = access.to(Deed::Administer)?.client();
-    token::revoke(&**client.store(), client.scope(), &name).await?;
+pub(super) async fn revoke_token(access: AuthenticatedCaller, PathName(name): PathName) -> Result<StatusCode, ProblemResponse> {
+    let client = access.require_permission(Permission::Administer)?.engine_client();
+    token::revoke_token(&**client.store(), client.scope(), &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }

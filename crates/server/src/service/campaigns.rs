@@ -4,82 +4,82 @@ use std::io;
 
 use async_trait::async_trait;
 use onward_api::campaign::{
-    AudiencePart, AuditEntry, AuditListing, AuditPage, By, CampaignListing, CampaignPage, CampaignRun, CampaignSummary,
-    Campaigning, ChannelName, Checked, Control, DeployCampaign, DeployedCampaign, MessagePart, Preview, Previewed,
-    PreviewedMessage, Reached, Recipient, RunWaits, UnderWay,
+    PutAudiencePartRequest, CampaignAuditEntry, ListAuditEntriesQuery, CampaignAuditPage, OperatorActionRequest, ListCampaignRunsQuery, CampaignRunPage, CampaignRunView, CampaignRunSummary,
+    CampaignApi, ChannelName, CheckCampaignResponse, CampaignControl, DeployCampaignRequest, DeployCampaignResponse, MessagePart, PreviewCampaignRequest, PreviewCampaignResponse,
+    MessagePreview, RepeatContactPolicy, RecipientInput, CampaignRunWait, ActiveJobs,
 };
-use onward_api::finding::{self, Finding};
+use onward_api::finding::{self, DoctorFinding};
 use onward_api::outbox::{
-    DoubtListing, ItemVerdict, Job, JobListing, JobPage, OutboxItem, OutboxListing, OutboxPage, Settle, SettleMany,
-    Settlement, Suppress, Suppression, SuppressionListing, SuppressionPage, Unsettled, Unsuppressed,
+    ListInDoubtItemsQuery, ItemResolution, CampaignJob, ListJobsQuery, JobPage, OutboxItemView, ListOutboxItemsQuery, OutboxItemPage, SettleItemRequest, SettleItemsRequest,
+    SettleItemsResponse, AddSuppressionRequest, SuppressionEntry, ListSuppressionsQuery, SuppressionPage, UnsettledItem, RemoveSuppressionResponse,
 };
 use onward_api::problem::{Code, Problem};
-use onward_api::{Json, json};
-use onward_campaign::{Campaign, Composer, Facts, Prerequisite, ProviderRef, check};
-use onward_dispatch::{Channel, JobStatus, RunStatus};
+use onward_api::{RawJson, parse_json};
+use onward_campaign::{Campaign, TemplateComposer, DeployCheckInput, DeployPrerequisite, ProviderRef, check_campaign};
+use onward_dispatch::{DeliveryChannel, JobStatus, CampaignRunStatus};
 use onward_dispatcher::{
-    Ailment, Campaigns, Deployed, Deployment, Entropy, Flaw, JobFilter, JobPlace, Looked, Pace, Place, Refused, Scope,
-    Verdict, examine,
+    CampaignFindingKind, ScopedCampaigns, DeploymentResult, CampaignDeployment, EntropySource, CampaignFinding, JobFilter, JobCursor, CampaignDoctorStats, RunActivity, TimestampCursor, CampaignError, CampaignScope,
+    Resolution, examine_runs,
 };
-use onward_store::tables::{self, CampaignRun as Row};
+use onward_store::tables::{self, CampaignRunRow as Row};
 
-use super::executions::{KEY_MAX, page_size};
-use super::refused::{fitting, store, unreadable};
-use super::told;
-use super::{Service, audience};
+use super::executions::{KEY_MAX, parse_page_size};
+use super::problems::{check_length, store_problem, invalid_field};
+use super::campaign_documents;
+use super::{ApiService, audience_check};
 
 /// Things of a page, unless told.
-const PAGE: u32 = 100;
+const DEFAULT_PAGE_SIZE: u32 = 100;
 
 /// Recipients of a preview.
 const PREVIEW_MAX: usize = 100;
 
 /// Items of one verdict.
-const SETTLED_MAX: usize = 1_000;
+const SETTLE_ITEMS_MAX: usize = 1_000;
 
 /// Characters of the name of an audience, and the number of its last part.
 const AUDIENCE_MAX: usize = 100;
 const PART_MAX: u32 = 98_999;
 
 /// Characters of who wants something, of why, and of addresses.
-const WHO_MAX: usize = 200;
-const WHY_MAX: usize = 1_024;
+const ACTOR_MAX: usize = 200;
+const REASON_MAX: usize = 1_024;
 const ADDRESS_MAX: usize = 1_024;
 const ID_MAX: usize = 255;
 
-impl Service {
-    fn campaigns(&self) -> Campaigns {
+impl ApiService {
+    fn campaigns_in_scope(&self) -> ScopedCampaigns {
         let scope = self.client.scope();
         let workspace = format!("{}/{}", scope.project, scope.environment);
-        let scope = Scope { tenant: scope.tenant.to_string().into(), workspace: workspace.into() };
-        Campaigns::new(std::sync::Arc::clone(self.client.store()), scope)
+        let scope = CampaignScope { tenant: scope.tenant.to_string().into(), workspace: workspace.into() };
+        ScopedCampaigns::new(std::sync::Arc::clone(self.client.store()), scope)
     }
 
     /// Looks whether any campaign run is stuck.
     pub(super) async fn examine_campaigns(
         &self,
-        report: &mut (dyn FnMut(&Finding) -> io::Result<()> + Send),
-    ) -> Result<Looked, Problem> {
-        let campaigns = self.campaigns();
-        let scope = self.checked().map(|_| campaigns.scope());
-        let mut tell = |Flaw { run, ailment, message }: Flaw| {
+        report: &mut (dyn FnMut(&DoctorFinding) -> io::Result<()> + Send),
+    ) -> Result<CampaignDoctorStats, Problem> {
+        let campaigns = self.campaigns_in_scope();
+        let scope = self.scope_filter().map(|_| campaigns.scope());
+        let mut tell = |CampaignFinding { run_id: run, kind: ailment, message }: CampaignFinding| {
             let code = match ailment {
-                Ailment::Missing => finding::Code::CampaignIncomplete,
-                Ailment::Differs => finding::Code::CampaignDiffers,
-                Ailment::Forgotten => finding::Code::CampaignForgotten,
-                Ailment::InDoubt => finding::Code::CampaignInDoubt,
-                Ailment::Late => finding::Code::CampaignLate,
+                CampaignFindingKind::Missing => finding::FindingCode::CampaignIncomplete,
+                CampaignFindingKind::Inconsistent => finding::FindingCode::CampaignDiffers,
+                CampaignFindingKind::Stuck => finding::FindingCode::CampaignForgotten,
+                CampaignFindingKind::InDoubt => finding::FindingCode::CampaignInDoubt,
+                CampaignFindingKind::Overdue => finding::FindingCode::CampaignLate,
             };
-            drop(report(&Finding::of_campaign(run.to_string(), code, message)));
+            drop(report(&DoctorFinding::for_campaign_run(run.to_string(), code, message)));
         };
-        examine(&**self.client.store(), scope, &mut tell).await.map_err(store)
+        examine_runs(&**self.client.store(), scope, &mut tell).await.map_err(store_problem)
     }
 
     /// Who wants something, for the record: whoever the token belongs to, and whoever they say.
-    fn who(&self, by: Option<&str>) -> Result<String, Problem> {
-        fitting("by", by.unwrap_or_default(), WHO_MAX)?;
+    fn audit_actor(&self, by: Option<&str>) -> Result<String, Problem> {
+        check_length("by", by.unwrap_or_default(), ACTOR_MAX)?;
         let said = by.filter(|by| !by.is_empty());
-        Ok(match (said, &self.asker) {
+        Ok(match (said, &self.caller_token) {
             (Some(said), Some(token)) => format!("{said} (token {token})"),
             (Some(said), None) => said.to_owned(),
             (None, Some(token)) => format!("token {token}"),
@@ -88,93 +88,93 @@ impl Service {
     }
 
     /// What has to be so before a campaign is deployed, as far as it can be told without its audience.
-    async fn prerequisites(&self, campaign: &Campaign) -> Result<Vec<Prerequisite>, Problem> {
-        let now = self.client.store().now().await.map_err(store)?;
-        Ok(self.with_provider(campaign, check(campaign, &Facts { now, sample: &[], report: None })))
+    async fn check_prerequisites(&self, campaign: &Campaign) -> Result<Vec<DeployPrerequisite>, Problem> {
+        let now = self.client.store().now().await.map_err(store_problem)?;
+        Ok(self.add_provider_checks(campaign, check_campaign(campaign, &DeployCheckInput { now, sample: &[], report: None })))
     }
 
     /// What has to be so with the campaign, and with whoever is to send it.
-    fn with_provider(&self, campaign: &Campaign, mut all: Vec<Prerequisite>) -> Vec<Prerequisite> {
-        all.extend(self.house.as_ref().map(|house| house.check(campaign)).unwrap_or_default());
+    fn add_provider_checks(&self, campaign: &Campaign, mut all: Vec<DeployPrerequisite>) -> Vec<DeployPrerequisite> {
+        all.extend(self.providers.as_ref().map(|house| house.check_campaign(campaign)).unwrap_or_default());
         all
     }
 
-    async fn shown(&self, campaigns: &Campaigns, row: Row) -> Result<CampaignRun, Problem> {
-        let tally = campaigns.tally(&row.id).await.map_err(problem)?;
-        let retried_by = campaigns.retried_by(&row).await.map_err(problem)?.map(|run| run.id.to_string());
+    async fn load_campaign_run(&self, campaigns: &ScopedCampaigns, row: Row) -> Result<CampaignRunView, Problem> {
+        let tally = campaigns.count_run_items(&row.id).await.map_err(campaign_problem)?;
+        let retried_by = campaigns.find_retry_run(&row).await.map_err(campaign_problem)?.map(|run| run.id.to_string());
         let provider = match Campaign::from_document(&row.document).map(|campaign| campaign.provider) {
             Ok(ProviderRef::Named(name)) => name,
             Ok(ProviderRef::Inline(definition)) => definition.keys().cloned().collect(),
             Err(_) => String::new(),
         };
         let (mut under_way, mut waits) = (None, None);
-        match campaigns.pace(&row).await.map_err(problem)? {
-            Some(Pace::UnderWay { jobs, until }) => under_way = Some(UnderWay { jobs, until: until.to_string() }),
-            Some(Pace::Waits(until, why)) => {
-                waits = Some(RunWaits { until: until.to_string(), why: why.map(|why| why.to_string()) });
+        match campaigns.run_activity(&row).await.map_err(campaign_problem)? {
+            Some(RunActivity::InProgress { jobs, lease_until: until }) => under_way = Some(ActiveJobs { jobs, until: until.to_string() }),
+            Some(RunActivity::WaitingUntil(until, why)) => {
+                waits = Some(CampaignRunWait { until: until.to_string(), why: why.map(|why| why.to_string()) });
             }
             None => {}
         }
-        let (summary, tally) = (told::summary(&row), told::tally(&tally));
-        Ok(CampaignRun { summary, tally, provider, retried_by, under_way, waits })
+        let (summary, tally) = (campaign_documents::api_campaign_run_summary(&row), campaign_documents::api_campaign_tally(&tally));
+        Ok(CampaignRunView { summary, tally, provider, retried_by, under_way, waits })
     }
 }
 
-fn parsed(campaign: &Json) -> Result<Campaign, Problem> {
+fn parse_campaign(campaign: &RawJson) -> Result<Campaign, Problem> {
     Campaign::from_document(campaign.as_str())
         .map_err(|error| Problem::new(Code::Unprocessable, format!("the campaign: {error}")))
 }
 
 /// What somebody would be sent, or why there is nothing that can be.
-pub fn previewed(composer: &Composer, recipient: onward_dispatcher::Recipient) -> PreviewedMessage {
-    let (parts, error) = match composer.preview(&recipient) {
+pub fn preview_message(composer: &TemplateComposer, recipient: onward_dispatcher::AudienceRecipient) -> MessagePreview {
+    let (parts, error) = match composer.preview_message(&recipient) {
         Ok(message) => (message.parts, None),
         Err(error) => (Vec::new(), Some(error)),
     };
     let parts = parts.into_iter().map(|(name, text)| MessagePart { name, text }).collect();
-    PreviewedMessage { recipient: recipient.id, to: recipient.address, parts, error }
+    MessagePreview { recipient: recipient.id, to: recipient.address, parts, error }
 }
 
-fn deployed(deployed: &Deployed) -> DeployedCampaign {
-    let Deployed { run, existed, items, jobs, left_out } = deployed;
+fn api_deployment(deployed: &DeploymentResult) -> DeployCampaignResponse {
+    let DeploymentResult { run_id: run, already_existed: existed, items, jobs, excluded: left_out } = deployed;
     let (run, prerequisites) = (run.to_string(), Vec::new());
-    DeployedCampaign { run, existed: *existed, items: *items, jobs: *jobs, left_out: *left_out, prerequisites }
+    DeployCampaignResponse { run, existed: *existed, items: *items, jobs: *jobs, left_out: *left_out, prerequisites }
 }
 
 /// What has to be so before a campaign is deployed, if it is.
-fn met(prerequisites: Vec<Prerequisite>) -> Result<Vec<onward_api::campaign::Prerequisite>, Problem> {
+fn require_prerequisites(prerequisites: Vec<DeployPrerequisite>) -> Result<Vec<onward_api::campaign::PrerequisiteCheck>, Problem> {
     let unmet = prerequisites.iter().filter(|it| !it.pass).map(|it| format!("{}: {}", it.id, it.message));
     let unmet = unmet.collect::<Vec<_>>().join("; ");
-    let prerequisites = prerequisites.into_iter().map(told::prerequisite).collect();
+    let prerequisites = prerequisites.into_iter().map(campaign_documents::api_prerequisite_check).collect();
     if unmet.is_empty() {
         return Ok(prerequisites);
     }
     Err(Problem { prerequisites, ..Problem::new(Code::Unprocessable, unmet) })
 }
 
-fn recipient(recipient: Recipient) -> Result<onward_dispatcher::Recipient, Problem> {
-    let Recipient { id, to, data } = recipient;
+fn parse_recipient(recipient: RecipientInput) -> Result<onward_dispatcher::AudienceRecipient, Problem> {
+    let RecipientInput { id, to, data } = recipient;
     if id.is_empty() || to.is_empty() {
         return Err(Problem::new(Code::Unprocessable, "a recipient has an id, and an address to be reached at"));
     }
     if id.chars().chain(to.chars()).any(char::is_control) {
         return Err(Problem::new(Code::Unprocessable, "ids and addresses have no control characters"));
     }
-    fitting("the id of a recipient", &id, ID_MAX)?;
-    fitting("the address of a recipient", &to, ADDRESS_MAX)?;
-    Ok(onward_dispatcher::Recipient { id, address: to, data })
+    check_length("the id of a recipient", &id, ID_MAX)?;
+    check_length("the address of a recipient", &to, ADDRESS_MAX)?;
+    Ok(onward_dispatcher::AudienceRecipient { id, address: to, data })
 }
 
 /// An address as audiences have it.
-fn reached_at(channel: ChannelName, address: &str) -> Result<String, Problem> {
+fn normalize_address(channel: ChannelName, address: &str) -> Result<String, Problem> {
     let wrong = |reason: &str| Problem::new(Code::Unprocessable, format!("the address {address}: {reason}"));
-    let channel = Channel::parse(channel.as_str()).ok_or_else(|| wrong("no such channel"))?;
-    onward_campaign::address::parse(channel, address.trim()).map_err(wrong)
+    let channel = DeliveryChannel::parse(channel.as_str()).ok_or_else(|| wrong("no such channel"))?;
+    onward_campaign::address::parse_address(channel, address.trim()).map_err(wrong)
 }
 
 /// A verdict, and how it is known.
-fn founded(verdict: ItemVerdict, message_id: Option<String>, why: &str) -> Result<Verdict, Problem> {
-    fitting("why", why, WHY_MAX)?;
+fn parse_resolution(verdict: ItemResolution, message_id: Option<String>, why: &str) -> Result<Resolution, Problem> {
+    check_length("why", why, REASON_MAX)?;
     if why.trim().is_empty() {
         return Err(Problem::new(Code::Unprocessable, "why: how it is known what became of the item"));
     }
@@ -182,251 +182,251 @@ fn founded(verdict: ItemVerdict, message_id: Option<String>, why: &str) -> Resul
         return Err(Problem::new(Code::Unprocessable, "the id of a message has no line breaks or control characters"));
     }
     Ok(match verdict {
-        ItemVerdict::Sent => Verdict::Served(message_id),
-        ItemVerdict::Failed => Verdict::Failed,
-        ItemVerdict::Again => Verdict::Again,
+        ItemResolution::Sent => Resolution::Sent(message_id),
+        ItemResolution::Failed => Resolution::Failed,
+        ItemResolution::Again => Resolution::Retry,
     })
 }
 
 /// Where a list goes on.
-fn place<T>(after: Option<&str>, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Problem> {
-    after.map(|text| parse(text).ok_or_else(|| unreadable("after", "that is not where a page ended"))).transpose()
+fn parse_page_cursor<T>(after: Option<&str>, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Problem> {
+    after.map(|text| parse(text).ok_or_else(|| invalid_field("after", "that is not where a page ended"))).transpose()
 }
 
 /// Why the dispatcher refused.
-pub(super) fn problem(refused: Refused) -> Problem {
+pub(super) fn campaign_problem(refused: CampaignError) -> Problem {
     let code = match &refused {
-        Refused::NoRun(_) | Refused::NoItem(_) | Refused::NoJob(_) | Refused::NoAudience(_) => Code::NotFound,
-        Refused::Cancelled(_)
-        | Refused::NotInDoubt(_)
-        | Refused::NotDead(_)
-        | Refused::NotOver(_)
-        | Refused::Undecided(..)
-        | Refused::Retried(..) => Code::Conflict,
-        Refused::AudienceOld(_)
-        | Refused::Over(_)
-        | Refused::AtWork(_)
-        | Refused::Held(..)
-        | Refused::PartMissing(..)
-        | Refused::PartTaken(..) => Code::Conflict,
-        Refused::NobodyToReach | Refused::EverybodyReached | Refused::PartSize(_) | Refused::TooManyJobs(_) => {
+        CampaignError::RunNotFound(_) | CampaignError::ItemNotFound(_) | CampaignError::JobNotFound(_) | CampaignError::AudienceNotFound(_) => Code::NotFound,
+        CampaignError::RunCancelled(_)
+        | CampaignError::ItemNotInDoubt(_)
+        | CampaignError::JobNotRedrivable(_)
+        | CampaignError::RunNotFinished(_)
+        | CampaignError::RunInDoubt(..)
+        | CampaignError::AlreadyRetried(..) => Code::Conflict,
+        CampaignError::AudienceExpired(_)
+        | CampaignError::RunFinished(_)
+        | CampaignError::ConcurrentChange(_)
+        | CampaignError::JobLocked(..)
+        | CampaignError::AudiencePartMissing(..)
+        | CampaignError::AudiencePartConflict(..) => Code::Conflict,
+        CampaignError::EmptyAudience | CampaignError::NothingToRetry | CampaignError::AudiencePartSize(_) | CampaignError::TooManyJobs(_) => {
             Code::Unprocessable
         }
-        Refused::Ambiguous(_) | Refused::TooShort(_) => Code::AmbiguousId,
-        Refused::KeyTaken(_) => Code::KeyTaken,
-        Refused::Reached { .. } => Code::ReachedBefore,
-        Refused::Store(_) => Code::Internal,
+        CampaignError::AmbiguousRunId(_) | CampaignError::RunIdTooShort(_) => Code::AmbiguousId,
+        CampaignError::DeploymentKeyReused(_) => Code::KeyTaken,
+        CampaignError::AlreadyReached { .. } => Code::ReachedBefore,
+        CampaignError::Store(_) => Code::Internal,
     };
     match refused {
-        Refused::Store(error) => store(error),
+        CampaignError::Store(error) => store_problem(error),
         other => Problem::new(code, other.to_string()),
     }
 }
 
 #[async_trait]
-impl Campaigning for Service {
-    async fn check_campaign(&self, campaign: Json) -> Result<Checked, Problem> {
-        let prerequisites = self.prerequisites(&parsed(&campaign)?).await?;
+impl CampaignApi for ApiService {
+    async fn check_campaign(&self, campaign: RawJson) -> Result<CheckCampaignResponse, Problem> {
+        let prerequisites = self.check_prerequisites(&parse_campaign(&campaign)?).await?;
         let pass = prerequisites.iter().all(|it| it.pass);
-        Ok(Checked { pass, prerequisites: prerequisites.into_iter().map(told::prerequisite).collect() })
+        Ok(CheckCampaignResponse { pass, prerequisites: prerequisites.into_iter().map(campaign_documents::api_prerequisite_check).collect() })
     }
 
-    async fn preview_campaign(&self, preview: Preview) -> Result<Previewed, Problem> {
-        let campaign = parsed(&preview.campaign)?;
+    async fn preview_campaign(&self, preview: PreviewCampaignRequest) -> Result<PreviewCampaignResponse, Problem> {
+        let campaign = parse_campaign(&preview.campaign)?;
         if preview.recipients.len() > PREVIEW_MAX {
             return Err(Problem::new(Code::Unprocessable, "a preview is for at most 100 recipients"));
         }
         let composer =
-            Composer::new(&campaign).map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
+            TemplateComposer::new(&campaign).map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
         let mut messages = Vec::new();
         for wanted in preview.recipients {
-            messages.push(previewed(&composer, recipient(wanted)?));
+            messages.push(preview_message(&composer, parse_recipient(wanted)?));
         }
-        Ok(Previewed { messages })
+        Ok(PreviewCampaignResponse { messages })
     }
 
-    async fn put_audience_part(&self, audience: &str, number: u32, part: AudiencePart) -> Result<(), Problem> {
+    async fn put_audience_part(&self, audience: &str, number: u32, part: PutAudiencePartRequest) -> Result<(), Problem> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         if !(1..=AUDIENCE_MAX).contains(&audience.len()) || !audience.bytes().all(is_name) {
-            return Err(unreadable("audience", "1 to 100 letters, digits, _ and -"));
+            return Err(invalid_field("audience", "1 to 100 letters, digits, _ and -"));
         }
         if number > PART_MAX {
-            return Err(unreadable("number", format!("{number} is not from 0 to {PART_MAX}")));
+            return Err(invalid_field("number", format!("{number} is not from 0 to {PART_MAX}")));
         }
-        let recipients = part.recipients.into_iter().map(recipient).collect::<Result<Vec<_>, _>>()?;
-        self.campaigns().put_part(audience, number, &recipients).await.map_err(problem)
+        let recipients = part.recipients.into_iter().map(parse_recipient).collect::<Result<Vec<_>, _>>()?;
+        self.campaigns_in_scope().put_audience_part(audience, number, &recipients).await.map_err(campaign_problem)
     }
 
-    async fn deploy_campaign(&self, deploy: DeployCampaign) -> Result<DeployedCampaign, Problem> {
-        let DeployCampaign { campaign, audience, key, reached, by } = deploy;
-        fitting("the key", key.as_deref().unwrap_or_default(), KEY_MAX)?;
+    async fn deploy_campaign(&self, deploy: DeployCampaignRequest) -> Result<DeployCampaignResponse, Problem> {
+        let DeployCampaignRequest { campaign, audience, key, reached, by } = deploy;
+        check_length("the key", key.as_deref().unwrap_or_default(), KEY_MAX)?;
         if key.as_deref() == Some("") {
             return Err(Problem::new(Code::Unprocessable, "the key is empty: leave it out, or say one"));
         }
-        let campaign = parsed(&campaign)?;
-        let campaigns = self.campaigns();
-        let audience = campaigns.audience(&audience).await.map_err(problem)?;
-        let scheduled_for = campaign.schedule.begins_at().map_err(|error| unreadable("schedule", error))?;
-        let deployment = Deployment {
-            campaign: campaign.id.as_str().into(),
+        let campaign = parse_campaign(&campaign)?;
+        let campaigns = self.campaigns_in_scope();
+        let audience = campaigns.read_audience(&audience).await.map_err(campaign_problem)?;
+        let scheduled_for = campaign.schedule.start_time().map_err(|error| invalid_field("schedule", error))?;
+        let deployment = CampaignDeployment {
+            campaign_id: campaign.id.as_str().into(),
             channel: campaign.channel,
-            asset: campaign.asset(),
+            asset: campaign.asset_version(),
             document: campaign.to_document().into(),
             scheduled_for,
-            key,
-            reached: match reached {
-                Reached::Refuse => onward_dispatcher::Reached::Refuse,
-                Reached::LeaveOut => onward_dispatcher::Reached::LeaveOut,
-                Reached::Again => onward_dispatcher::Reached::Again,
+            idempotency_key: key,
+            already_reached: match reached {
+                RepeatContactPolicy::Refuse => onward_dispatcher::RepeatSendPolicy::Refuse,
+                RepeatContactPolicy::LeaveOut => onward_dispatcher::RepeatSendPolicy::Exclude,
+                RepeatContactPolicy::Again => onward_dispatcher::RepeatSendPolicy::Resend,
             },
-            by: self.who(by.as_deref())?,
+            deployed_by: self.audit_actor(by.as_deref())?,
         };
         // Whoever has heard no answer asks again, whatever has changed since.
-        if let Some(made) = campaigns.deployed(&deployment, &audience).await.map_err(problem)? {
-            return Ok(deployed(&made));
+        if let Some(made) = campaigns.find_deployed_run(&deployment, &audience).await.map_err(campaign_problem)? {
+            return Ok(api_deployment(&made));
         }
-        let now = self.client.store().now().await.map_err(store)?;
-        let looked = audience::look(&campaigns, &campaign, &audience, now).await.map_err(problem)?;
-        let prerequisites = met(self.with_provider(&campaign, looked))?;
-        let made = campaigns.deploy(&deployment, &audience, &Entropy::default()).await.map_err(problem)?;
-        Ok(DeployedCampaign { prerequisites, ..deployed(&made) })
+        let now = self.client.store().now().await.map_err(store_problem)?;
+        let looked = audience_check::check_audience(&campaigns, &campaign, &audience, now).await.map_err(campaign_problem)?;
+        let prerequisites = require_prerequisites(self.add_provider_checks(&campaign, looked))?;
+        let made = campaigns.deploy_campaign(&deployment, &audience, &EntropySource::default()).await.map_err(campaign_problem)?;
+        Ok(DeployCampaignResponse { prerequisites, ..api_deployment(&made) })
     }
 
-    async fn campaign_runs(&self, listing: CampaignListing) -> Result<CampaignPage, Problem> {
-        let limit = page_size(listing.limit, PAGE)?;
-        let after = place(listing.after.as_deref(), Place::parse)?;
-        let status = listing.status.and_then(|status| RunStatus::parse(status.as_str()));
-        let rows = self.campaigns().runs(listing.campaign.as_deref(), status, after.as_ref(), limit).await;
-        let rows = rows.map_err(problem)?;
+    async fn list_campaign_runs(&self, listing: ListCampaignRunsQuery) -> Result<CampaignRunPage, Problem> {
+        let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
+        let after = parse_page_cursor(listing.after.as_deref(), TimestampCursor::parse)?;
+        let status = listing.status.and_then(|status| CampaignRunStatus::parse(status.as_str()));
+        let rows = self.campaigns_in_scope().list_runs(listing.campaign.as_deref(), status, after.as_ref(), limit).await;
+        let rows = rows.map_err(campaign_problem)?;
         let next = rows.last().filter(|_| rows.len() == limit);
-        let next = next.map(|last| Place { at: last.created_at, id: last.id.clone() }.to_string());
-        Ok(CampaignPage { runs: rows.iter().map(told::summary).collect::<Vec<CampaignSummary>>(), next })
+        let next = next.map(|last| TimestampCursor { at: last.created_at, id: last.id.clone() }.to_string());
+        Ok(CampaignRunPage { runs: rows.iter().map(campaign_documents::api_campaign_run_summary).collect::<Vec<CampaignRunSummary>>(), next })
     }
 
-    async fn campaign_run(&self, run: &str) -> Result<CampaignRun, Problem> {
-        let campaigns = self.campaigns();
-        let row = campaigns.find(run).await.map_err(problem)?;
-        self.shown(&campaigns, row).await
+    async fn get_campaign_run(&self, run: &str) -> Result<CampaignRunView, Problem> {
+        let campaigns = self.campaigns_in_scope();
+        let row = campaigns.find_run(run).await.map_err(campaign_problem)?;
+        self.load_campaign_run(&campaigns, row).await
     }
 
-    async fn campaign_audit(&self, run: &str, listing: AuditListing) -> Result<AuditPage, Problem> {
-        let limit = page_size(listing.limit, PAGE)?;
-        let campaigns = self.campaigns();
-        let row = campaigns.find(run).await.map_err(problem)?;
-        let rows = campaigns.audit(&row.id, listing.after.unwrap_or(0), limit).await.map_err(problem)?;
+    async fn list_audit_entries(&self, run: &str, listing: ListAuditEntriesQuery) -> Result<CampaignAuditPage, Problem> {
+        let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
+        let campaigns = self.campaigns_in_scope();
+        let row = campaigns.find_run(run).await.map_err(campaign_problem)?;
+        let rows = campaigns.list_audit_entries(&row.id, listing.after.unwrap_or(0), limit).await.map_err(campaign_problem)?;
         let next = rows.last().filter(|_| rows.len() == limit).and_then(|last| last.entry_id.0);
-        let entry = |row: tables::AuditEntry| {
-            let detail = row.detail.as_deref().map(json).transpose()?.unwrap_or_default();
+        let entry = |row: tables::AuditEntryRow| {
+            let detail = row.detail.as_deref().map(parse_json).transpose()?.unwrap_or_default();
             let (event, at) = (row.event.to_string(), row.created_at.to_string());
-            Ok(AuditEntry { entry: row.entry_id.0.unwrap_or(0), event, at, detail })
+            Ok(CampaignAuditEntry { entry: row.entry_id.0.unwrap_or(0), event, at, detail })
         };
-        Ok(AuditPage { entries: rows.into_iter().map(entry).collect::<Result<_, Problem>>()?, next })
+        Ok(CampaignAuditPage { entries: rows.into_iter().map(entry).collect::<Result<_, Problem>>()?, next })
     }
 
-    async fn control_campaign(&self, run: &str, control: Control, by: By) -> Result<CampaignRun, Problem> {
-        let (campaigns, by) = (self.campaigns(), self.who(by.by.as_deref())?);
-        let run = campaigns.find(run).await.map_err(problem)?.id;
+    async fn control_campaign_run(&self, run: &str, control: CampaignControl, by: OperatorActionRequest) -> Result<CampaignRunView, Problem> {
+        let (campaigns, by) = (self.campaigns_in_scope(), self.audit_actor(by.by.as_deref())?);
+        let run = campaigns.find_run(run).await.map_err(campaign_problem)?.id;
         let row = match control {
-            Control::Active => campaigns.resume(&run, &by).await,
-            Control::Paused => campaigns.pause(&run, &by).await,
-            Control::Cancelled => campaigns.cancel(&run, &by).await,
+            CampaignControl::Active => campaigns.resume_run(&run, &by).await,
+            CampaignControl::Paused => campaigns.pause_run(&run, &by).await,
+            CampaignControl::Cancelled => campaigns.cancel_run(&run, &by).await,
         };
-        self.shown(&campaigns, row.map_err(problem)?).await
+        self.load_campaign_run(&campaigns, row.map_err(campaign_problem)?).await
     }
 
-    async fn retry_campaign(&self, run: &str, by: By) -> Result<DeployedCampaign, Problem> {
-        let (campaigns, by) = (self.campaigns(), self.who(by.by.as_deref())?);
-        let run = campaigns.find(run).await.map_err(problem)?.id;
-        Ok(deployed(&campaigns.retry(&run, &by, &Entropy::default()).await.map_err(problem)?))
+    async fn retry_campaign_run(&self, run: &str, by: OperatorActionRequest) -> Result<DeployCampaignResponse, Problem> {
+        let (campaigns, by) = (self.campaigns_in_scope(), self.audit_actor(by.by.as_deref())?);
+        let run = campaigns.find_run(run).await.map_err(campaign_problem)?.id;
+        Ok(api_deployment(&campaigns.retry_run(&run, &by, &EntropySource::default()).await.map_err(campaign_problem)?))
     }
 
-    async fn outbox(&self, listing: OutboxListing) -> Result<OutboxPage, Problem> {
-        let limit = page_size(listing.limit, PAGE)?;
-        let campaigns = self.campaigns();
-        let run = campaigns.find(&listing.run).await.map_err(problem)?.id;
-        let is_wanted = |row: &tables::OutboxItem| {
-            listing.standing.is_none_or(|standing| told::standing(row) == standing)
+    async fn list_outbox_items(&self, listing: ListOutboxItemsQuery) -> Result<OutboxItemPage, Problem> {
+        let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
+        let campaigns = self.campaigns_in_scope();
+        let run = campaigns.find_run(&listing.run).await.map_err(campaign_problem)?.id;
+        let is_wanted = |row: &tables::OutboxItemRow| {
+            listing.standing.is_none_or(|standing| campaign_documents::api_item_state(row) == standing)
                 && listing.recipient.as_deref().is_none_or(|recipient| recipient == &*row.recipient_id)
         };
-        let rows = campaigns.items(&run, is_wanted, listing.after.as_deref(), limit).await.map_err(problem)?;
+        let rows = campaigns.list_items(&run, is_wanted, listing.after.as_deref(), limit).await.map_err(campaign_problem)?;
         let next = rows.last().filter(|_| rows.len() == limit).map(|last| last.id.to_string());
-        Ok(OutboxPage { items: rows.iter().map(told::item).collect(), next })
+        Ok(OutboxItemPage { items: rows.iter().map(campaign_documents::api_outbox_item).collect(), next })
     }
 
-    async fn outbox_in_doubt(&self, listing: DoubtListing) -> Result<OutboxPage, Problem> {
-        let limit = page_size(listing.limit, PAGE)?;
-        let after = place(listing.after.as_deref(), Place::parse)?;
-        let (rows, next) = self.campaigns().in_doubt(after.as_ref(), limit).await.map_err(problem)?;
-        Ok(OutboxPage { items: rows.iter().map(told::item).collect(), next: next.map(|it| it.to_string()) })
+    async fn list_in_doubt_items(&self, listing: ListInDoubtItemsQuery) -> Result<OutboxItemPage, Problem> {
+        let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
+        let after = parse_page_cursor(listing.after.as_deref(), TimestampCursor::parse)?;
+        let (rows, next) = self.campaigns_in_scope().list_in_doubt(after.as_ref(), limit).await.map_err(campaign_problem)?;
+        Ok(OutboxItemPage { items: rows.iter().map(campaign_documents::api_outbox_item).collect(), next: next.map(|it| it.to_string()) })
     }
 
-    async fn settle(&self, item: &str, settle: Settle) -> Result<OutboxItem, Problem> {
-        let Settle { verdict, why, message_id, by } = settle;
-        fitting("the message id", message_id.as_deref().unwrap_or_default(), ID_MAX)?;
-        let verdict = founded(verdict, message_id, &why)?;
-        let by = self.who(by.as_deref())?;
-        let row = self.campaigns().settle(item, &verdict, &by, &why).await.map_err(problem)?;
-        Ok(told::item(&row))
+    async fn settle_item(&self, item: &str, settle: SettleItemRequest) -> Result<OutboxItemView, Problem> {
+        let SettleItemRequest { verdict, why, message_id, by } = settle;
+        check_length("the message id", message_id.as_deref().unwrap_or_default(), ID_MAX)?;
+        let verdict = parse_resolution(verdict, message_id, &why)?;
+        let by = self.audit_actor(by.as_deref())?;
+        let row = self.campaigns_in_scope().resolve_item(item, &verdict, &by, &why).await.map_err(campaign_problem)?;
+        Ok(campaign_documents::api_outbox_item(&row))
     }
 
-    async fn settle_many(&self, settle: SettleMany) -> Result<Settlement, Problem> {
-        let SettleMany { items, verdict, why, by } = settle;
-        if !(1..=SETTLED_MAX).contains(&items.len()) {
-            let words = format!("items: 1 to {SETTLED_MAX} of them, and not {}", items.len());
+    async fn settle_items(&self, settle: SettleItemsRequest) -> Result<SettleItemsResponse, Problem> {
+        let SettleItemsRequest { items, verdict, why, by } = settle;
+        if !(1..=SETTLE_ITEMS_MAX).contains(&items.len()) {
+            let words = format!("items: 1 to {SETTLE_ITEMS_MAX} of them, and not {}", items.len());
             return Err(Problem::new(Code::Unprocessable, words));
         }
-        let verdict = founded(verdict, None, &why)?;
-        let by = self.who(by.as_deref())?;
-        let outcomes = self.campaigns().settle_all(&items, &verdict, &by, &why).await.map_err(problem)?;
-        let mut settlement = Settlement { settled: Vec::new(), refused: Vec::new() };
+        let verdict = parse_resolution(verdict, None, &why)?;
+        let by = self.audit_actor(by.as_deref())?;
+        let outcomes = self.campaigns_in_scope().resolve_items(&items, &verdict, &by, &why).await.map_err(campaign_problem)?;
+        let mut settlement = SettleItemsResponse { settled: Vec::new(), refused: Vec::new() };
         for (item, outcome) in outcomes {
-            match outcome.map_err(problem) {
-                Ok(row) => settlement.settled.push(told::item(&row)),
-                Err(Problem { code, detail, .. }) => settlement.refused.push(Unsettled { item, code, detail }),
+            match outcome.map_err(campaign_problem) {
+                Ok(row) => settlement.settled.push(campaign_documents::api_outbox_item(&row)),
+                Err(Problem { code, detail, .. }) => settlement.refused.push(UnsettledItem { item, code, detail }),
             }
         }
         Ok(settlement)
     }
 
-    async fn jobs(&self, listing: JobListing) -> Result<JobPage, Problem> {
-        let limit = page_size(listing.limit, PAGE)?;
-        let after = place(listing.after.as_deref(), JobPlace::parse)?;
-        let campaigns = self.campaigns();
+    async fn list_jobs(&self, listing: ListJobsQuery) -> Result<JobPage, Problem> {
+        let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
+        let after = parse_page_cursor(listing.after.as_deref(), JobCursor::parse)?;
+        let campaigns = self.campaigns_in_scope();
         let run = match &listing.run {
-            Some(run) => Some(campaigns.find(run).await.map_err(problem)?.id.to_string()),
+            Some(run) => Some(campaigns.find_run(run).await.map_err(campaign_problem)?.id.to_string()),
             None => None,
         };
         let status = listing.status.and_then(|status| JobStatus::parse(status.as_str()));
-        let rows = campaigns.jobs(&JobFilter { run, status }, after.as_ref(), limit).await.map_err(problem)?;
-        let next = rows.last().filter(|_| rows.len() == limit).map(|last| JobPlace::of(last).to_string());
-        Ok(JobPage { jobs: rows.iter().map(told::job).collect(), next })
+        let rows = campaigns.list_jobs(&JobFilter { run_id: run, status }, after.as_ref(), limit).await.map_err(campaign_problem)?;
+        let next = rows.last().filter(|_| rows.len() == limit).map(|last| JobCursor::from_job(last).to_string());
+        Ok(JobPage { jobs: rows.iter().map(campaign_documents::api_campaign_job).collect(), next })
     }
 
-    async fn redrive(&self, job: &str, by: By) -> Result<Job, Problem> {
-        let by = self.who(by.by.as_deref())?;
-        Ok(told::job(&self.campaigns().redrive(job, &by).await.map_err(problem)?))
+    async fn redrive_job(&self, job: &str, by: OperatorActionRequest) -> Result<CampaignJob, Problem> {
+        let by = self.audit_actor(by.by.as_deref())?;
+        Ok(campaign_documents::api_campaign_job(&self.campaigns_in_scope().redrive_job(job, &by).await.map_err(campaign_problem)?))
     }
 
-    async fn suppressions(&self, listing: SuppressionListing) -> Result<SuppressionPage, Problem> {
-        let limit = page_size(listing.limit, PAGE)?;
-        let rows = self.campaigns().suppressed(listing.channel.as_str(), listing.after.as_deref(), limit).await;
-        let rows = rows.map_err(problem)?;
+    async fn list_suppressions(&self, listing: ListSuppressionsQuery) -> Result<SuppressionPage, Problem> {
+        let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
+        let rows = self.campaigns_in_scope().list_suppressions(listing.channel.as_str(), listing.after.as_deref(), limit).await;
+        let rows = rows.map_err(campaign_problem)?;
         let next = rows.last().filter(|_| rows.len() == limit).map(|last| last.address.to_string());
-        Ok(SuppressionPage { suppressions: rows.iter().map(told::suppression).collect(), next })
+        Ok(SuppressionPage { suppressions: rows.iter().map(campaign_documents::api_suppression_entry).collect(), next })
     }
 
-    async fn suppress(&self, suppress: Suppress) -> Result<Suppression, Problem> {
-        let Suppress { channel, address, reason } = suppress;
-        fitting("the address", &address, ADDRESS_MAX)?;
-        fitting("the reason", &reason, WHY_MAX)?;
-        let address = reached_at(channel, &address)?;
-        let row = self.campaigns().suppress(channel.as_str(), &address, &reason).await.map_err(problem)?;
-        Ok(told::suppression(&row))
+    async fn add_suppression(&self, suppress: AddSuppressionRequest) -> Result<SuppressionEntry, Problem> {
+        let AddSuppressionRequest { channel, address, reason } = suppress;
+        check_length("the address", &address, ADDRESS_MAX)?;
+        check_length("the reason", &reason, REASON_MAX)?;
+        let address = normalize_address(channel, &address)?;
+        let row = self.campaigns_in_scope().add_suppression(channel.as_str(), &address, &reason).await.map_err(campaign_problem)?;
+        Ok(campaign_documents::api_suppression_entry(&row))
     }
 
-    async fn unsuppress(&self, channel: ChannelName, address: &str) -> Result<Unsuppressed, Problem> {
-        let address = reached_at(channel, address)?;
-        let was_listed = self.campaigns().allow(channel.as_str(), &address).await.map_err(problem)?;
-        Ok(Unsuppressed { channel, address, was_listed })
+    async fn remove_suppression(&self, channel: ChannelName, address: &str) -> Result<RemoveSuppressionResponse, Problem> {
+        let address = normalize_address(channel, address)?;
+        let was_listed = self.campaigns_in_scope().remove_suppression(channel.as_str(), &address).await.map_err(campaign_problem)?;
+        Ok(RemoveSuppressionResponse { channel, address, was_listed })
     }
 }

@@ -6,20 +6,20 @@ use std::pin::pin;
 use std::time::Duration;
 
 use onward_api::execution::{
-    Child, Execution, ExecutionPage, Failure, Listing, Outcome, Sent, Signal, Start, Started, Summary,
+    ChildExecution, ExecutionView, ExecutionPage, FailureDetail, ListExecutionsQuery, ExecutionResult, AcceptedMessage, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse, ExecutionSummary,
 };
 use onward_api::problem::{Code, Problem};
-use onward_api::{Json, json};
-use onward_engine::client::is_over;
-use onward_journal::jsonl::Line;
-use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, Name, Payload, PromiseId, Timestamp};
-use onward_store::tables::Execution as Row;
+use onward_api::{RawJson, parse_json};
+use onward_engine::client::is_execution_over;
+use onward_journal::jsonl::JournalLine;
+use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, BoundedName, Payload, PromiseId, Timestamp};
+use onward_store::tables::ExecutionRow as Row;
 
-use super::Service;
-use super::refused::{fitting, problem, unreadable};
+use super::ApiService;
+use super::problems::{check_length, engine_problem, invalid_field};
 
 /// Executions of a page, unless told.
-const PAGE: u32 = 100;
+const DEFAULT_PAGE_SIZE: u32 = 100;
 
 /// Characters of a key.
 pub(super) const KEY_MAX: usize = 500;
@@ -28,53 +28,53 @@ pub(super) const KEY_MAX: usize = 500;
 const PAGE_MAX: u32 = 1_000;
 
 /// Executions that are looked through at most for a page.
-const LOOKED_THROUGH: usize = 100_000;
+const SCAN_MAX: usize = 100_000;
 
 /// Executions that are read at a time.
-const READ: usize = 1_000;
+const READ_BATCH_SIZE: usize = 1_000;
 
 /// How often to look for news of an execution that another process may run.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-impl Service {
-    pub(super) async fn start_one(&self, start: Start) -> Result<Started, Problem> {
-        fitting("the key", start.key.as_deref().unwrap_or_default(), KEY_MAX)?;
-        let input = payload("the input", &start.input)?;
+impl ApiService {
+    pub(super) async fn start_from_request(&self, start: StartExecutionRequest) -> Result<StartExecutionResponse, Problem> {
+        check_length("the key", start.key.as_deref().unwrap_or_default(), KEY_MAX)?;
+        let input = parse_payload("the input", &start.input)?;
         let (function, key) = (&*start.function, start.key.as_deref());
         let (started, ended) = match start.wait_ms {
-            Some(ms) => self.client.start_and_wait(function, input, key, self.patience(ms)).await,
-            None => self.client.start(function, input, key).await.map(|started| (started, None)),
+            Some(ms) => self.client.start_and_wait(function, input, key, self.wait_or_stop(ms)).await,
+            None => self.client.start_execution(function, input, key).await.map(|started| (started, None)),
         }
-        .map_err(problem)?;
-        let Outcome { result, error } = ended.as_ref().map(outcome).transpose()?.unwrap_or_default();
-        Ok(Started { execution: started.execution.to_string(), existed: started.existed, result, error })
+        .map_err(engine_problem)?;
+        let ExecutionResult { result, error } = ended.as_ref().map(api_execution_result).transpose()?.unwrap_or_default();
+        Ok(StartExecutionResponse { execution: started.execution.to_string(), existed: started.already_existed, result, error })
     }
 
-    pub(super) async fn outcome_of(&self, id: ExecutionId, wait_ms: u64) -> Result<Outcome, Problem> {
+    pub(super) async fn wait_for_result(&self, id: ExecutionId, wait_ms: u64) -> Result<ExecutionResult, Problem> {
         if wait_ms == 0 {
-            let ended = self.client.result(id).await.map_err(problem)?;
-            return ended.as_ref().map(outcome).transpose().map(Option::unwrap_or_default);
+            let ended = self.client.execution_result(id).await.map_err(engine_problem)?;
+            return ended.as_ref().map(api_execution_result).transpose().map(Option::unwrap_or_default);
         }
         tokio::select! {
-            result = self.client.outcome(id) => outcome(&result.map_err(problem)?),
-            () = self.patience(wait_ms) => Ok(Outcome::default()),
+            result = self.client.wait_for_result(id) => api_execution_result(&result.map_err(engine_problem)?),
+            () = self.wait_or_stop(wait_ms) => Ok(ExecutionResult::default()),
         }
     }
 
-    pub(super) async fn send_signal(&self, execution: &str, signal: Signal) -> Result<Sent, Problem> {
-        let row = self.find(execution).await?;
-        fitting("the key", signal.key.as_deref().unwrap_or_default(), KEY_MAX)?;
-        let name: Name = signal.name.parse().map_err(|error| unreadable("the name", error))?;
-        let said = payload("the signal", &signal.payload)?;
-        self.client.signal(row.execution_id, name, said, signal.key.as_deref()).await.map_err(problem)?;
-        Ok(Sent { execution: row.execution_id.to_string(), sent: "signal".to_owned() })
+    pub(super) async fn send_signal(&self, execution: &str, signal: SignalExecutionRequest) -> Result<AcceptedMessage, Problem> {
+        let row = self.find_execution(execution).await?;
+        check_length("the key", signal.key.as_deref().unwrap_or_default(), KEY_MAX)?;
+        let name: BoundedName = signal.name.parse().map_err(|error| invalid_field("the name", error))?;
+        let said = parse_payload("the signal", &signal.payload)?;
+        self.client.send_signal(row.execution_id, name, said, signal.key.as_deref()).await.map_err(engine_problem)?;
+        Ok(AcceptedMessage { execution: row.execution_id.to_string(), sent: "signal".to_owned() })
     }
 
     /// The execution with this id, or whose id begins so.
-    pub(super) async fn find(&self, id: &str) -> Result<Row, Problem> {
+    pub(super) async fn find_execution(&self, id: &str) -> Result<Row, Problem> {
         let absent = |id: &str| Problem::new(Code::NoExecution, format!("there is no execution {id}"));
         if let Ok(id) = id.parse::<ExecutionId>() {
-            let row = self.client.execution(id).await.map_err(problem)?;
+            let row = self.client.find_execution(id).await.map_err(engine_problem)?;
             return row.ok_or_else(|| absent(&id.to_string()));
         }
         let beginning = id.to_ascii_lowercase();
@@ -82,7 +82,7 @@ impl Service {
             let words = format!("{id} is not the id of an execution, nor four or more digits of one");
             return Err(Problem::new(Code::InvalidRequest, words));
         }
-        let mut found = self.client.executions_beginning(&beginning, READ).await.map_err(problem)?;
+        let mut found = self.client.find_by_id_prefix(&beginning, READ_BATCH_SIZE).await.map_err(engine_problem)?;
         if found.len() > 1 {
             let words = format!("several executions begin with {beginning}: give more digits");
             return Err(Problem::new(Code::AmbiguousId, words));
@@ -91,9 +91,9 @@ impl Service {
     }
 
     /// A page, looked for in a bounded part of all: it may be short, or empty, and still not be the last.
-    pub(super) async fn list(&self, listing: &Listing) -> Result<ExecutionPage, Problem> {
-        let limit = page_size(listing.limit, PAGE)?;
-        let mut after = listing.after.as_deref().map(place).transpose()?;
+    pub(super) async fn read_execution_page(&self, listing: &ListExecutionsQuery) -> Result<ExecutionPage, Problem> {
+        let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
+        let mut after = listing.after.as_deref().map(parse_cursor).transpose()?;
         let is_wanted = |row: &Row| {
             listing.state.is_none_or(|state| state.as_str() == &*row.state)
                 && listing.function.as_ref().is_none_or(|function| **function == *row.function)
@@ -101,16 +101,16 @@ impl Service {
         let mut executions = Vec::new();
         let mut seen = 0;
         loop {
-            let rows = self.client.executions(listing.order, after, READ).await.map_err(problem)?;
-            let is_last = rows.len() < READ;
+            let rows = self.client.list_executions(listing.order, after, READ_BATCH_SIZE).await.map_err(engine_problem)?;
+            let is_last = rows.len() < READ_BATCH_SIZE;
             for row in rows {
                 seen += 1;
                 after = Some((row.created_at, row.execution_id));
                 if is_wanted(&row) {
-                    executions.push(summary(&row));
+                    executions.push(api_execution_summary(&row));
                 }
-                if executions.len() == limit || seen == LOOKED_THROUGH {
-                    return Ok(ExecutionPage { executions, next: after.map(cursor) });
+                if executions.len() == limit || seen == SCAN_MAX {
+                    return Ok(ExecutionPage { executions, next: after.map(format_cursor) });
                 }
             }
             if is_last {
@@ -119,12 +119,12 @@ impl Service {
         }
     }
 
-    pub(super) async fn show(&self, row: &Row) -> Result<Execution, Problem> {
-        let events = self.client.journal(row.execution_id).await.map_err(problem)?;
-        let children = self.children(row, &events).await?;
-        let ended = self.client.result(row.execution_id).await.map_err(problem)?;
-        let Outcome { result, error } = ended.as_ref().map(outcome).transpose()?.unwrap_or_default();
-        Ok(Execution {
+    pub(super) async fn load_execution_view(&self, row: &Row) -> Result<ExecutionView, Problem> {
+        let events = self.client.read_journal(row.execution_id).await.map_err(engine_problem)?;
+        let children = self.load_child_executions(row, &events).await?;
+        let ended = self.client.execution_result(row.execution_id).await.map_err(engine_problem)?;
+        let ExecutionResult { result, error } = ended.as_ref().map(api_execution_result).transpose()?.unwrap_or_default();
+        Ok(ExecutionView {
             execution: row.execution_id.to_string(),
             function: row.function.to_string(),
             component: row.component_digest.to_string(),
@@ -133,14 +133,14 @@ impl Service {
             created_at: row.created_at.to_string(),
             events: events.len() as u64,
             children,
-            continued_as: events.last().and_then(|last| last.event.successor()).map(|next| next.to_string()),
+            continued_as: events.last().and_then(|last| last.event.continued_as()).map(|next| next.to_string()),
             result,
             error,
         })
     }
 
     /// The children of an execution, in the order in which they were started.
-    async fn children(&self, row: &Row, events: &[JournalEvent]) -> Result<Vec<Child>, Problem> {
+    async fn load_child_executions(&self, row: &Row, events: &[JournalEvent]) -> Result<Vec<ChildExecution>, Problem> {
         let mut functions: BTreeMap<&PromiseId, String> = BTreeMap::new();
         let mut children = Vec::new();
         for recorded in events {
@@ -148,9 +148,9 @@ impl Service {
                 Event::InvokeScheduled { promise_id, function_name, .. } => {
                     functions.insert(promise_id, function_name.to_string());
                 }
-                Event::InvokeStarted { promise_id, performer: onward_journal::Performer::Child(child), .. } => {
-                    let state = self.client.execution(*child).await.map_err(problem)?;
-                    children.push(Child {
+                Event::InvokeStarted { promise_id, performer: onward_journal::InvokePerformer::Child(child), .. } => {
+                    let state = self.client.find_execution(*child).await.map_err(engine_problem)?;
+                    children.push(ChildExecution {
                         promise: promise_id.relative_to(row.execution_id).to_string(),
                         execution: child.to_string(),
                         function: functions.get(promise_id).cloned().unwrap_or_default(),
@@ -163,67 +163,67 @@ impl Service {
         Ok(children)
     }
 
-    pub(super) async fn journal_of(&self, row: &Row, from: u64, wait_ms: u64) -> Result<String, Problem> {
+    pub(super) async fn poll_journal_lines(&self, row: &Row, from: u64, wait_ms: u64) -> Result<String, Problem> {
         let id = row.execution_id;
-        let mut patience = pin!(self.patience(wait_ms));
-        let mut is_last = is_over(row) || wait_ms == 0;
+        let mut patience = pin!(self.wait_or_stop(wait_ms));
+        let mut is_last = is_execution_over(row) || wait_ms == 0;
         loop {
-            let events = self.client.journal_from(id, from).await.map_err(problem)?;
+            let events = self.client.read_journal_from(id, from).await.map_err(engine_problem)?;
             if !events.is_empty() || is_last {
-                return Ok(lines(id, &events));
+                return Ok(format_journal_lines(id, &events));
             }
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = &mut patience => return Ok(String::new()),
             }
             // Nothing is recorded after its end, but its end may be what was not seen.
-            is_last = self.client.execution(id).await.map_err(problem)?.is_none_or(|row| is_over(&row));
+            is_last = self.client.find_execution(id).await.map_err(engine_problem)?.is_none_or(|row| is_execution_over(&row));
         }
     }
 }
 
 /// A part of a journal. One that was read after its execution was over has no more to come.
-pub(crate) struct Followed {
+pub(crate) struct JournalLinesPage {
     /// Events as JSON Lines.
     pub(crate) lines: String,
     /// Whether there will be no more.
-    pub(crate) is_whole: bool,
+    pub(crate) is_complete: bool,
 }
 
-impl Service {
+impl ApiService {
     /// What a journal holds from `from` on, waited for if there is nothing.
-    pub(crate) async fn follow(&self, execution: &str, from: u64, wait_ms: u64) -> Result<Followed, Problem> {
-        let row = self.find(execution).await?;
-        let lines = self.journal_of(&row, from, wait_ms).await?;
-        Ok(Followed { lines, is_whole: is_over(&row) })
+    pub(crate) async fn follow_journal(&self, execution: &str, from: u64, wait_ms: u64) -> Result<JournalLinesPage, Problem> {
+        let row = self.find_execution(execution).await?;
+        let lines = self.poll_journal_lines(&row, from, wait_ms).await?;
+        Ok(JournalLinesPage { lines, is_complete: is_execution_over(&row) })
     }
 }
 
 /// Events as JSON Lines.
-pub(crate) fn lines(id: ExecutionId, events: &[JournalEvent]) -> String {
+pub(crate) fn format_journal_lines(id: ExecutionId, events: &[JournalEvent]) -> String {
     events.iter().fold(String::new(), |mut text, event| {
         // A string takes whatever is written to it.
-        let _ = writeln!(text, "{}", Line::new(event, id));
+        let _ = writeln!(text, "{}", JournalLine::new(event, id));
         text
     })
 }
 
-fn payload(what: &str, json: &Json) -> Result<Payload, Problem> {
-    Payload::parse(json.as_str()).map_err(|error| unreadable(what, error))
+fn parse_payload(what: &str, json: &RawJson) -> Result<Payload, Problem> {
+    Payload::parse(json.as_str()).map_err(|error| invalid_field(what, error))
 }
 
-fn outcome(result: &InvokeResult) -> Result<Outcome, Problem> {
+fn api_execution_result(result: &InvokeResult) -> Result<ExecutionResult, Problem> {
     Ok(match result {
-        Ok(payload) => Outcome { result: Some(json(payload.as_str())?), error: None },
+        Ok(payload) => ExecutionResult { result: Some(parse_json(payload.as_str())?), error: None },
         Err(error) => {
-            let failure = Failure { kind: error.kind.to_string(), message: error.message.to_string() };
-            Outcome { result: None, error: Some(failure) }
+            let failure = FailureDetail { kind: error.kind.to_string(), message: error.message.to_string() };
+            ExecutionResult { result: None, error: Some(failure) }
         }
     })
 }
 
-fn summary(row: &Row) -> Summary {
-    Summary {
+fn api_execution_summary(row: &Row) -> ExecutionSummary {
+    ExecutionSummary {
         execution: row.execution_id.to_string(),
         function: row.function.to_string(),
         state: row.state.to_string(),
@@ -233,22 +233,22 @@ fn summary(row: &Row) -> Summary {
 }
 
 /// How many there may be on a page.
-pub(super) fn page_size(asked: Option<u32>, usual: u32) -> Result<usize, Problem> {
+pub(super) fn parse_page_size(asked: Option<u32>, usual: u32) -> Result<usize, Problem> {
     match asked.unwrap_or(usual) {
         size @ 1..=PAGE_MAX => Ok(size as usize),
-        size => Err(unreadable("limit", format!("{size} is not from 1 to {PAGE_MAX}"))),
+        size => Err(invalid_field("limit", format!("{size} is not from 1 to {PAGE_MAX}"))),
     }
 }
 
 /// A place in the order of ages, as a text that nobody has to understand.
-fn cursor((created_at, id): (Timestamp, ExecutionId)) -> String {
+fn format_cursor((created_at, id): (Timestamp, ExecutionId)) -> String {
     format!("{}.{id}", created_at.as_micros())
 }
 
-fn place(cursor: &str) -> Result<(Timestamp, ExecutionId), Problem> {
+fn parse_cursor(cursor: &str) -> Result<(Timestamp, ExecutionId), Problem> {
     let parse = || {
         let (micros, id) = cursor.split_once('.')?;
         Some((Timestamp::from_micros(micros.parse().ok()?)?, id.parse().ok()?))
     };
-    parse().ok_or_else(|| unreadable("after", "it is not the `next` of a page"))
+    parse().ok_or_else(|| invalid_field("after", "it is not the `next` of a page"))
 }

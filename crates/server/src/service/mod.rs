@@ -1,83 +1,83 @@
 //! What can be asked of Onward, answered from a store. The server says it over HTTP, the command line without one.
 
-mod audience;
+mod audience_check;
 mod campaigns;
 mod executions;
-mod refused;
+mod problems;
 mod runs;
 mod tasks;
-mod told;
+mod campaign_documents;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_api::Onward;
-use onward_api::component::{Deployed, FunctionKind, NamedFunction};
-use onward_api::execution::{Cancel, Execution, ExecutionPage, Listing, Outcome, Sent, Signal, Start, Started};
-use onward_api::explanation::Explanation;
-use onward_api::finding::{Class, Finding, Heard, Verdict};
+use onward_api::OnwardApi;
+use onward_api::component::{DeployComponentResponse, FunctionKind, DeployedFunction};
+use onward_api::execution::{CancelExecutionRequest, ExecutionView, ExecutionPage, ListExecutionsQuery, ExecutionResult, AcceptedMessage, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse};
+use onward_api::explanation::ExecutionExplanation;
+use onward_api::finding::{FindingClass, DoctorFinding, DoctorProgress, DoctorReport};
 use onward_api::problem::{Code, Problem};
-use onward_api::run::{self, Append, Appended, RunEventPage, RunSnapshot, Verified};
-use onward_api::task::{TaskListing, TaskPage};
-use onward_dispatcher::Looked;
-use onward_engine::client::{Client, Scope};
+use onward_api::run::{self, AppendRunEventsRequest, RunEventReceipt, RunEventPage, RunSnapshotView, VerifyReport};
+use onward_api::task::{ListTasksQuery, TaskPage};
+use onward_dispatcher::CampaignDoctorStats;
+use onward_engine::client::{EngineClient, Scope};
 use onward_engine::node::{self, Node};
 use onward_engine::{doctor, explain};
-use onward_journal::Text;
-use onward_outlets::House;
-use onward_store::tables::{Component, Function};
-use onward_store::{Field as _, Key, Records as _, Scan};
+use onward_journal::SharedText;
+use onward_outlets::ProviderRegistry;
+use onward_store::tables::{ComponentRow, FunctionRow};
+use onward_store::{ColumnCodec as _, RowKey, RecordReader as _, TableScan};
 use tokio::sync::watch;
 
-pub use self::campaigns::previewed;
-pub(crate) use self::refused::store;
-use self::refused::{fitting, problem};
-use crate::Stage;
+pub use self::campaigns::preview_message;
+pub(crate) use self::problems::store_problem;
+use self::problems::{check_length, engine_problem};
+use crate::ServerStage;
 
 /// Characters of the reason why an execution is to stop.
 const REASON_MAX: usize = 1_024;
 
 /// Access to a store on behalf of somebody.
 #[derive(Clone)]
-pub struct Service {
-    client: Client,
-    code: Option<Arc<dyn node::Code>>,
+pub struct ApiService {
+    client: EngineClient,
+    component_runtime: Option<Arc<dyn node::ComponentRuntime>>,
     node: Option<Arc<Node>>,
     /// Whether things of everybody are meant: whoever has the whole store has them anyway.
-    has_all: bool,
+    full_access: bool,
     /// How campaigns reach people here, if they do.
-    house: Option<Arc<House>>,
+    providers: Option<Arc<ProviderRegistry>>,
     /// What the token is called of whoever asks, if there is one.
-    asker: Option<Text>,
+    caller_token: Option<SharedText>,
     /// Says when nobody should wait for anything any more.
-    stage: Option<watch::Receiver<Stage>>,
+    server_stage: Option<watch::Receiver<ServerStage>>,
 }
 
-impl Service {
+impl ApiService {
     /// Access to what the client sees.
-    pub const fn new(client: Client) -> Self {
-        Self { client, code: None, node: None, has_all: false, house: None, asker: None, stage: None }
+    pub const fn new(client: EngineClient) -> Self {
+        Self { client, component_runtime: None, node: None, full_access: false, providers: None, caller_token: None, server_stage: None }
     }
 
     /// The same, for whoever has the whole store: runs are found, and everything is checked, whoever it belongs to.
     #[must_use]
-    pub fn with_all(self) -> Self {
-        Self { has_all: true, ..self }
+    pub fn with_full_access(self) -> Self {
+        Self { full_access: true, ..self }
     }
 
     /// The same, until a server stops: whoever waits for something is answered then, with what is known.
     #[must_use]
-    pub fn until(self, stage: watch::Receiver<Stage>) -> Self {
-        Self { stage: Some(stage), ..self }
+    pub fn with_server_stage(self, stage: watch::Receiver<ServerStage>) -> Self {
+        Self { server_stage: Some(stage), ..self }
     }
 
     /// Waits so long, but not for a server that stops.
-    async fn patience(&self, wait_ms: u64) {
+    async fn wait_or_stop(&self, wait_ms: u64) {
         let stops = async {
-            match &self.stage {
-                Some(stage) => drop(stage.clone().wait_for(|stage| *stage >= Stage::Stopping).await),
+            match &self.server_stage {
+                Some(stage) => drop(stage.clone().wait_for(|stage| *stage >= ServerStage::Stopping).await),
                 None => std::future::pending().await,
             }
         };
@@ -89,89 +89,89 @@ impl Service {
 
     /// Whether nobody should wait any more.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stage.as_ref().is_some_and(|stage| *stage.borrow() >= Stage::Stopping)
+        self.server_stage.as_ref().is_some_and(|stage| *stage.borrow() >= ServerStage::Stopping)
     }
 
     /// Whose things are checked; everybody's unless that says.
-    fn checked(&self) -> Option<&Scope> {
-        (!self.has_all).then(|| self.client.scope())
+    fn scope_filter(&self) -> Option<&Scope> {
+        (!self.full_access).then(|| self.client.scope())
     }
 
     /// The same, able to look into components that are to be deployed.
     #[must_use]
-    pub fn with_code(self, code: Arc<dyn node::Code>) -> Self {
-        Self { code: Some(code), ..self }
+    pub fn with_component_runtime(self, code: Arc<dyn node::ComponentRuntime>) -> Self {
+        Self { component_runtime: Some(code), ..self }
     }
 
     /// The same, able to say whether campaigns can reach people.
     #[must_use]
-    pub fn with_house(self, house: Arc<House>) -> Self {
-        Self { house: Some(house), ..self }
+    pub fn with_providers(self, house: Arc<ProviderRegistry>) -> Self {
+        Self { providers: Some(house), ..self }
     }
 
     /// The same, asked with a token of this name.
     #[must_use]
-    pub(crate) fn asked_by(self, asker: Option<Text>) -> Self {
-        Self { asker, ..self }
+    pub(crate) fn with_caller_token(self, asker: Option<SharedText>) -> Self {
+        Self { caller_token: asker, ..self }
     }
 
     /// The same, beside a node of this process.
     #[must_use]
-    pub fn beside(self, node: &Arc<Node>) -> Self {
-        Self { client: self.client.beside(node), node: Some(Arc::clone(node)), ..self }
+    pub fn with_local_node(self, node: &Arc<Node>) -> Self {
+        Self { client: self.client.with_local_node(node), node: Some(Arc::clone(node)), ..self }
     }
 
     /// The same for another owner.
     #[must_use]
-    pub fn of(&self, scope: Scope) -> Self {
-        Self { client: self.client.of(scope), has_all: false, ..self.clone() }
+    pub fn for_scope(&self, scope: Scope) -> Self {
+        Self { client: self.client.with_scope(scope), full_access: false, ..self.clone() }
     }
 
     /// The node beside it, if there is one.
-    pub(crate) fn node(&self) -> Option<&Node> {
+    pub(crate) fn local_node(&self) -> Option<&Node> {
         self.node.as_deref()
     }
 
     /// Access to the store.
-    pub const fn client(&self) -> &Client {
+    pub const fn engine_client(&self) -> &EngineClient {
         &self.client
     }
 }
 
 #[async_trait]
-impl Onward for Service {
-    async fn deploy(&self, code: Vec<u8>, hosts: Vec<String>) -> Result<Deployed, Problem> {
-        let Some(runtime) = &self.code else {
+impl OnwardApi for ApiService {
+    async fn deploy_component(&self, code: Vec<u8>, hosts: Vec<String>) -> Result<DeployComponentResponse, Problem> {
+        let Some(runtime) = &self.component_runtime else {
             return Err(Problem::new(Code::Unavailable, "nothing here can run a component"));
         };
-        let functions = runtime.functions(&code, &hosts).await;
+        let functions = runtime.deployable_functions(&code, &hosts).await;
         let functions = functions.map_err(|reason| Problem::new(Code::BadComponent, reason))?;
-        let digest = self.client.deploy(&code, &functions, &hosts).await.map_err(problem)?;
+        let digest = self.client.deploy_component(&code, &functions, &hosts).await.map_err(engine_problem)?;
         if let Some(node) = &self.node {
-            node.learn().await.map_err(store)?;
+            node.refresh_functions().await.map_err(store_problem)?;
         }
-        Ok(Deployed { component: digest.to_string(), functions })
+        Ok(DeployComponentResponse { component: digest.to_string(), functions })
     }
 
-    async fn component(&self, execution: &str) -> Result<Vec<u8>, Problem> {
-        let digest = self.find(execution).await?.component_digest;
-        let row: Option<(Component, u64)> =
-            self.client.store().get(Key(vec![digest.to_value()])).await.map_err(store)?;
+    async fn get_execution_component(&self, execution: &str) -> Result<Vec<u8>, Problem> {
+        let digest = self.find_execution(execution).await?.component_digest;
+        let row: Option<(ComponentRow, u64)> =
+            self.client.store().read_record(RowKey(vec![digest.to_value()])).await.map_err(store_problem)?;
         let absent = || Problem::new(Code::NoComponent, format!("component {digest} is not in the store"));
         row.map(|(component, _)| component.code.to_vec()).ok_or_else(absent)
     }
 
-    async fn functions(&self) -> Result<Vec<NamedFunction>, Problem> {
+    async fn list_functions(&self) -> Result<Vec<DeployedFunction>, Problem> {
         let Scope { tenant, project, environment } = self.client.scope();
-        let mut scan = Scan::all::<Function>().equal(tenant).equal(project).equal(environment);
+        let mut scan = TableScan::all_rows::<FunctionRow>().where_equal(tenant).where_equal(project).where_equal(environment);
         let mut all = Vec::new();
         loop {
-            let rows: Vec<(Function, u64)> = self.client.store().list(scan.clone()).await.map_err(store)?;
+            let rows: Vec<(FunctionRow, u64)> = self.client.store().list_records(scan.clone()).await.map_err(store_problem)?;
             let Some((last, _)) = rows.last() else { return Ok(all) };
-            scan = scan.after(last);
+            scan = scan.starting_after(last);
             for (row, _) in rows {
                 let is_workflow = &*row.kind == FunctionKind::Workflow.as_str();
-                all.push(NamedFunction {
+                all.push(DeployedFunction {
                     name: row.name.to_string(),
                     kind: if is_workflow { FunctionKind::Workflow } else { FunctionKind::Task },
                     component: row.component_digest.to_string(),
@@ -182,88 +182,88 @@ impl Onward for Service {
         }
     }
 
-    async fn start(&self, start: Start) -> Result<Started, Problem> {
-        self.start_one(start).await
+    async fn start_execution(&self, start: StartExecutionRequest) -> Result<StartExecutionResponse, Problem> {
+        self.start_from_request(start).await
     }
 
-    async fn outcome(&self, execution: &str, wait_ms: u64) -> Result<Outcome, Problem> {
-        let row = self.find(execution).await?;
-        self.outcome_of(row.execution_id, wait_ms).await
+    async fn get_execution_result(&self, execution: &str, wait_ms: u64) -> Result<ExecutionResult, Problem> {
+        let row = self.find_execution(execution).await?;
+        self.wait_for_result(row.execution_id, wait_ms).await
     }
 
-    async fn executions(&self, listing: Listing) -> Result<ExecutionPage, Problem> {
-        self.list(&listing).await
+    async fn list_executions(&self, listing: ListExecutionsQuery) -> Result<ExecutionPage, Problem> {
+        self.read_execution_page(&listing).await
     }
 
-    async fn execution(&self, execution: &str) -> Result<Execution, Problem> {
-        let row = self.find(execution).await?;
-        self.show(&row).await
+    async fn get_execution(&self, execution: &str) -> Result<ExecutionView, Problem> {
+        let row = self.find_execution(execution).await?;
+        self.load_execution_view(&row).await
     }
 
-    async fn journal(&self, execution: &str, from: u64, wait_ms: u64) -> Result<String, Problem> {
-        let row = self.find(execution).await?;
-        self.journal_of(&row, from, wait_ms).await
+    async fn get_execution_journal(&self, execution: &str, from: u64, wait_ms: u64) -> Result<String, Problem> {
+        let row = self.find_execution(execution).await?;
+        self.poll_journal_lines(&row, from, wait_ms).await
     }
 
-    async fn explain(&self, execution: &str) -> Result<Explanation, Problem> {
-        let row = self.find(execution).await?;
-        explain::of(&self.client, row.execution_id).await.map_err(problem)
+    async fn explain_execution(&self, execution: &str) -> Result<ExecutionExplanation, Problem> {
+        let row = self.find_execution(execution).await?;
+        explain::explain_execution(&self.client, row.execution_id).await.map_err(engine_problem)
     }
 
-    async fn signal(&self, execution: &str, signal: Signal) -> Result<Sent, Problem> {
+    async fn signal_execution(&self, execution: &str, signal: SignalExecutionRequest) -> Result<AcceptedMessage, Problem> {
         self.send_signal(execution, signal).await
     }
 
-    async fn cancel(&self, execution: &str, cancel: Cancel) -> Result<Sent, Problem> {
-        let row = self.find(execution).await?;
-        fitting("the reason", &cancel.reason, REASON_MAX)?;
-        self.client.cancel(row.execution_id, &cancel.reason).await.map_err(problem)?;
-        Ok(Sent { execution: row.execution_id.to_string(), sent: "cancel".to_owned() })
+    async fn cancel_execution(&self, execution: &str, cancel: CancelExecutionRequest) -> Result<AcceptedMessage, Problem> {
+        let row = self.find_execution(execution).await?;
+        check_length("the reason", &cancel.reason, REASON_MAX)?;
+        self.client.request_cancel(row.execution_id, &cancel.reason).await.map_err(engine_problem)?;
+        Ok(AcceptedMessage { execution: row.execution_id.to_string(), sent: "cancel".to_owned() })
     }
 
-    async fn tasks(&self, listing: TaskListing) -> Result<TaskPage, Problem> {
-        self.list_tasks(&listing).await
+    async fn list_tasks(&self, listing: ListTasksQuery) -> Result<TaskPage, Problem> {
+        self.read_task_page(&listing).await
     }
 
-    async fn doctor(&self, hear: &mut (dyn FnMut(Heard) + Send)) -> Result<Verdict, Problem> {
+    async fn run_doctor(&self, hear: &mut (dyn FnMut(DoctorProgress) + Send)) -> Result<DoctorReport, Problem> {
         let (mut findings, mut warnings) = (0, 0);
         let hear = Mutex::new(hear);
         let say = |heard| (hear.lock().unwrap_or_else(PoisonError::into_inner))(heard);
-        let mut report = |finding: &Finding| -> io::Result<()> {
-            *(if finding.class == Class::Warning { &mut warnings } else { &mut findings }) += 1;
-            say(Heard::Found(finding.clone()));
+        let mut report = |finding: &DoctorFinding| -> io::Result<()> {
+            *(if finding.class == FindingClass::Warning { &mut warnings } else { &mut findings }) += 1;
+            say(DoctorProgress::Finding(finding.clone()));
             Ok(())
         };
-        let looked = doctor::all(&**self.client.store(), self.checked(), &mut report, |tally| {
-            say(Heard::Looked { executions: tally.executions, events: tally.events });
+        let looked = doctor::examine_store(&**self.client.store(), self.scope_filter(), &mut report, |tally| {
+            say(DoctorProgress::Examined { executions: tally.executions, events: tally.events });
         });
         let looked = looked.await;
-        let doctor::Tally { executions, events, messages } =
+        let doctor::DoctorTally { executions, events, messages } =
             looked.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
         let looked = self.examine_campaigns(&mut report).await?;
-        let Looked { runs: campaign_runs, items } = looked;
+        let CampaignDoctorStats { runs: campaign_runs, items } = looked;
         let ok = findings == 0;
-        Ok(Verdict { ok, executions, events, messages, campaign_runs, items, findings, warnings })
+        Ok(DoctorReport { ok, executions, events, messages, campaign_runs, items, findings, warnings })
     }
 
-    async fn append(&self, append: Append) -> Result<Vec<Appended>, Problem> {
-        self.append_all(append).await
+    async fn append_run_events(&self, append: AppendRunEventsRequest) -> Result<Vec<RunEventReceipt>, Problem> {
+        self.append_parsed_events(append).await
     }
 
-    async fn run_events(&self, run: &str, after: u64, limit: u32, wait_ms: u64) -> Result<RunEventPage, Problem> {
-        self.events_of(run, after, limit, wait_ms).await
+    async fn get_run_events(&self, run: &str, after: u64, limit: u32, wait_ms: u64) -> Result<RunEventPage, Problem> {
+        self.poll_run_events(run, after, limit, wait_ms).await
     }
 
-    async fn verify(
+    async fn verify_runs(
         &self,
         run: Option<&str>,
         accept_v1_keys: bool,
-        hear: &mut (dyn FnMut(run::Heard) + Send),
-    ) -> Result<Verified, Problem> {
-        self.verify_runs(run, accept_v1_keys, hear).await
+        hear: &mut (dyn FnMut(run::VerifyProgress) + Send),
+    ) -> Result<VerifyReport, Problem> {
+        self.verify_stored_runs(run, accept_v1_keys, hear).await
     }
 
-    async fn snapshot(&self, run: &str, project: bool) -> Result<RunSnapshot, Problem> {
-        self.snapshot_of(run, project).await
+    async fn get_run_snapshot(&self, run: &str, project: bool) -> Result<RunSnapshotView, Problem> {
+        self.read_run_snapshot(run, project).await
     }
 }

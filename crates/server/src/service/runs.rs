@@ -5,41 +5,41 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use onward_api::problem::{Code, Problem};
-use onward_api::run::{Append, Appended, Heard, RunEventPage, RunSnapshot, Verified, Wrong};
-use onward_api::{Json, json};
+use onward_api::run::{AppendRunEventsRequest, RunEventReceipt, VerifyProgress, RunEventPage, RunSnapshotView, VerifyReport, VerifyFinding};
+use onward_api::{RawJson, parse_json};
 use onward_engine::verify;
-use onward_runs::{Accept, EnvironmentId, ProjectId, RunEventWrite, RunId, RunSeq, TenantId};
-use onward_store::tables::Snapshot;
-use onward_store::{Field as _, Key, Page, Records as _, RunStateStore as _};
+use onward_runs::{AcceptedKeyForms, EnvironmentId, ProjectId, RunEventWrite, RunId, RunSeq, TenantId};
+use onward_store::tables::RunSnapshotRow;
+use onward_store::{ColumnCodec as _, RowKey, RunEventQuery, RecordReader as _, RunStateStore as _};
 use serde::Serialize;
 
-use super::Service;
-use super::refused::{store, unreadable};
+use super::ApiService;
+use super::problems::{store_problem, invalid_field};
 
 /// Events of a page at most.
 const PAGE_MAX: u32 = 1_000;
 
 /// How often to look for events.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-impl Service {
-    pub(super) async fn append_all(&self, append: Append) -> Result<Vec<Appended>, Problem> {
+impl ApiService {
+    pub(super) async fn append_parsed_events(&self, append: AppendRunEventsRequest) -> Result<Vec<RunEventReceipt>, Problem> {
         let mut events = Vec::with_capacity(append.events.len());
         for (place, event) in append.events.iter().enumerate() {
             let event = RunEventWrite::from_json(event.as_str())
                 .map_err(|error| Problem::new(Code::Unprocessable, format!("event {place}: {error}")))?;
-            self.expect_ours((&event.tenant_id, &event.project_id, &event.environment_id))?;
+            self.require_in_scope((&event.tenant_id, &event.project_id, &event.environment_id))?;
             events.push(event);
         }
         if events.is_empty() {
-            return Err(unreadable("events", "there are none"));
+            return Err(invalid_field("events", "there are none"));
         }
-        let appended = self.client.store().append_events(events).await.map_err(store)?;
+        let appended = self.client.store().append_events(events).await.map_err(store_problem)?;
         Ok(appended
             .into_iter()
-            .map(|it| Appended {
+            .map(|it| RunEventReceipt {
                 event_id: it.result.event_id.to_string(),
-                run_seq: it.result.run_seq.get(),
+                run_seq: it.result.run_seq.as_u64(),
                 persisted_at: it.result.persisted_at.to_string(),
                 persisted: it.result.persisted,
                 idempotent: it.result.idempotent,
@@ -48,13 +48,13 @@ impl Service {
             .collect())
     }
 
-    fn is_ours(&self, owner: (&TenantId, &ProjectId, &EnvironmentId)) -> bool {
+    fn is_in_scope(&self, owner: (&TenantId, &ProjectId, &EnvironmentId)) -> bool {
         let (tenant, project, environment) = owner;
-        self.has_all || self.client.scope().has(tenant, project, environment)
+        self.full_access || self.client.scope().matches_ids(tenant, project, environment)
     }
 
-    fn expect_ours(&self, owner: (&TenantId, &ProjectId, &EnvironmentId)) -> Result<(), Problem> {
-        if self.is_ours(owner) {
+    fn require_in_scope(&self, owner: (&TenantId, &ProjectId, &EnvironmentId)) -> Result<(), Problem> {
+        if self.is_in_scope(owner) {
             return Ok(());
         }
         let (tenant, project, environment) = owner;
@@ -62,97 +62,97 @@ impl Service {
         Err(Problem::new(Code::Forbidden, format!("{words} cannot be stored on behalf of another")))
     }
 
-    async fn run_of(&self, run: &str) -> Result<RunId, Problem> {
+    async fn find_run(&self, run: &str) -> Result<RunId, Problem> {
         let absent = || Problem::new(Code::NoRun, format!("there is no run {run} in the store"));
         let id: RunId = run.parse().map_err(|_| absent())?;
-        let head = self.client.store().run(&id).await.map_err(store)?;
-        head.filter(|it| self.is_ours((&it.tenant_id, &it.project_id, &it.environment_id))).ok_or_else(absent)?;
+        let head = self.client.store().read_run_head(&id).await.map_err(store_problem)?;
+        head.filter(|it| self.is_in_scope((&it.tenant_id, &it.project_id, &it.environment_id))).ok_or_else(absent)?;
         Ok(id)
     }
 
-    pub(super) async fn events_of(
+    pub(super) async fn poll_run_events(
         &self,
         run: &str,
         after: u64,
         limit: u32,
         wait_ms: u64,
     ) -> Result<RunEventPage, Problem> {
-        let id = self.run_of(run).await?;
-        let from = RunSeq::new(after).ok_or_else(|| unreadable("after", "no sequence is as large"))?;
-        let page = Page { after: from, limit: limit.clamp(1, PAGE_MAX) as usize };
-        let mut patience = pin!(self.patience(wait_ms));
+        let id = self.find_run(run).await?;
+        let from = RunSeq::new(after).ok_or_else(|| invalid_field("after", "no sequence is as large"))?;
+        let page = RunEventQuery { after: from, limit: limit.clamp(1, PAGE_MAX) as usize };
+        let mut patience = pin!(self.wait_or_stop(wait_ms));
         let mut is_over = false;
         loop {
-            let events = self.client.store().run_events(&id, page).await.map_err(store)?;
+            let events = self.client.store().read_run_events(&id, page).await.map_err(store_problem)?;
             if !events.is_empty() || is_over {
-                let watermark = events.last().map_or(after, |last| last.run_seq.get());
-                let events = events.iter().map(|event| json(&event.to_json())).collect::<Result<Vec<Json>, _>>()?;
+                let watermark = events.last().map_or(after, |last| last.run_seq.as_u64());
+                let events = events.iter().map(|event| parse_json(&event.to_json())).collect::<Result<Vec<RawJson>, _>>()?;
                 return Ok(RunEventPage { events, watermark });
             }
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = &mut patience => is_over = true,
             }
         }
     }
 
-    pub(super) async fn verify_runs(
+    pub(super) async fn verify_stored_runs(
         &self,
         run: Option<&str>,
         accept_v1_keys: bool,
-        hear: &mut (dyn FnMut(Heard) + Send),
-    ) -> Result<Verified, Problem> {
+        hear: &mut (dyn FnMut(VerifyProgress) + Send),
+    ) -> Result<VerifyReport, Problem> {
         let mut findings = 0;
         let hear = Mutex::new(hear);
         let say = |heard| (hear.lock().unwrap_or_else(PoisonError::into_inner))(heard);
-        let mut report = |found: &verify::Found| {
+        let mut report = |found: &verify::VerifyIssue| {
             findings += 1;
-            say(Heard::Found(wrong(found)));
+            say(VerifyProgress::Finding(api_verify_finding(found)));
             Ok(())
         };
-        let accept = if accept_v1_keys { Accept::V2OrV1 } else { Accept::V2Only };
+        let accept = if accept_v1_keys { AcceptedKeyForms::V2OrV1 } else { AcceptedKeyForms::V2Only };
         let db = &**self.client.store();
         let looked = match run {
-            Some(run) => verify::run(db, &self.run_of(run).await?, accept, &mut report).await,
+            Some(run) => verify::verify_run(db, &self.find_run(run).await?, accept, &mut report).await,
             None => {
-                let progress = |tally: verify::Tally| say(Heard::Looked { runs: tally.runs, events: tally.events });
-                verify::all(db, self.checked(), accept, &mut report, progress).await
+                let progress = |tally: verify::VerifyTally| say(VerifyProgress::Examined { runs: tally.runs, events: tally.events });
+                verify::verify_all_runs(db, self.scope_filter(), accept, &mut report, progress).await
             }
         };
-        let verify::Tally { runs, events } = looked.map_err(|stopped| match stopped {
-            verify::Stopped::Store(error) => store(error),
-            verify::Stopped::Report(error) => Problem::new(Code::Internal, error.to_string()),
+        let verify::VerifyTally { runs, events } = looked.map_err(|stopped| match stopped {
+            verify::StoreCheckError::Store(error) => store_problem(error),
+            verify::StoreCheckError::Report(error) => Problem::new(Code::Internal, error.to_string()),
         })?;
-        Ok(Verified { ok: findings == 0, runs, events, findings })
+        Ok(VerifyReport { ok: findings == 0, runs, events, findings })
     }
 
-    pub(super) async fn snapshot_of(&self, run: &str, project: bool) -> Result<RunSnapshot, Problem> {
-        let id = self.run_of(run).await?;
+    pub(super) async fn read_run_snapshot(&self, run: &str, project: bool) -> Result<RunSnapshotView, Problem> {
+        let id = self.find_run(run).await?;
         if project {
-            let snapshot = self.client.store().project_snapshot(&id).await.map_err(store)?;
-            return Ok(RunSnapshot { condition: "CURRENT".to_owned(), snapshot: document(&snapshot)? });
+            let snapshot = self.client.store().project_snapshot(&id).await.map_err(store_problem)?;
+            return Ok(RunSnapshotView { condition: "CURRENT".to_owned(), snapshot: to_raw_json(&snapshot)? });
         }
-        let row: Option<(Snapshot, u64)> = self.client.store().get(Key(vec![id.to_value()])).await.map_err(store)?;
+        let row: Option<(RunSnapshotRow, u64)> = self.client.store().read_record(RowKey(vec![id.to_value()])).await.map_err(store_problem)?;
         let none =
             || Problem::new(Code::NoRun, format!("run {run} has no snapshot yet; --project makes one from the log"));
         let (row, _) = row.ok_or_else(none)?;
-        let snapshot = document(&row.decode().map_err(store)?)?;
-        Ok(RunSnapshot { condition: row.condition.to_string(), snapshot })
+        let snapshot = to_raw_json(&row.decode_snapshot().map_err(store_problem)?)?;
+        Ok(RunSnapshotView { condition: row.condition.to_string(), snapshot })
     }
 }
 
 /// What is wrong, as it is told.
-fn wrong(found: &verify::Found) -> Wrong {
-    let code = serde_json::to_value(found.wrong).ok();
-    Wrong {
+fn api_verify_finding(found: &verify::VerifyIssue) -> VerifyFinding {
+    let code = serde_json::to_value(found.kind).ok();
+    VerifyFinding {
         run_id: found.run_id.as_ref().map(ToString::to_string),
-        run_seq: found.run_seq.map(RunSeq::get),
+        run_seq: found.run_seq.map(RunSeq::as_u64),
         wrong: code.as_ref().and_then(|code| code.as_str()).unwrap_or_default().to_owned(),
         message: found.message.to_string(),
     }
 }
 
-fn document(document: &impl Serialize) -> Result<Json, Problem> {
+fn to_raw_json(document: &impl Serialize) -> Result<RawJson, Problem> {
     let text = serde_json::to_string(document);
-    json(&text.map_err(|error| Problem::new(Code::Internal, error.to_string()))?)
+    parse_json(&text.map_err(|error| Problem::new(Code::Internal, error.to_string()))?)
 }

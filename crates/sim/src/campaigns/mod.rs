@@ -7,49 +7,49 @@
 //! What the provider was asked is kept outside of the store. In the end somebody settles what is in doubt, by what the provider
 //! knows; then everybody was reached once, or the outbox says why not. Those who were not are reached by another run.
 
-mod check;
-mod people;
+mod invariants;
+mod operators;
 mod provider;
-mod store;
+mod flaky_store;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_dispatch::{Backoff, Channel, Terms};
+use onward_dispatch::{ExponentialBackoff, DeliveryChannel, DispatchPolicy};
 use onward_dispatcher::{
-    Admission, Campaigns, Compose, Deployment, Dispatcher, Entropy, Gate, Message, Nature, Options, Outlet, Reached,
-    Recipient, Refused, Scope,
+    SendAdmission, ScopedCampaigns, ComposeMessage, CampaignDeployment, Dispatcher, EntropySource, AdmissionGate, RenderedMessage, ProviderCapabilities, Options, CampaignDelivery, RepeatSendPolicy,
+    AudienceRecipient, CampaignError, CampaignScope,
 };
-use onward_journal::{Text, Timestamp};
-use onward_store::conformance::Draw;
-use onward_store::memory::Memory;
-use onward_store::{Clock, Policy, Store};
+use onward_journal::{SharedText, Timestamp};
+use onward_store::conformance::SeededRng;
+use onward_store::memory::MemoryStore;
+use onward_store::{StoreClock, StorePolicy, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use self::provider::Ledger;
-use self::store::Flaky;
+use self::provider::SimProvider;
+use self::flaky_store::FlakyStore;
 
 /// How long a worker holds a job.
-const LEASE: Duration = Duration::from_secs(60);
+const LEASE_DURATION: Duration = Duration::from_secs(60);
 
 /// A commit that nothing was heard of is stored by then, or never.
-const LATE: Duration = Duration::from_secs(90);
+const LATE_COMMIT_MAX: Duration = Duration::from_secs(90);
 
 /// When worlds begin, in microseconds.
-const BEGUN: i64 = 1_767_225_600_000_000;
+const START_MICROS: i64 = 1_767_225_600_000_000;
 
 /// By how many milliseconds clocks are set at most, forwards or back.
-const SET_MS: u64 = 3_600_000;
+const CLOCK_SHIFT_MAX_MS: u64 = 3_600_000;
 
 /// For how long things go wrong.
-const ROUGH: Duration = Duration::from_secs(240);
+const FAULT_DURATION: Duration = Duration::from_secs(240);
 
 /// What a seed came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct CampaignSimReport {
     /// Dispatchers that were killed.
     pub kills: u32,
     /// Times a worker stood still for longer than its lease.
@@ -59,11 +59,11 @@ pub struct Report {
     /// Items that were put off, refused or skipped.
     pub unserved: u32,
     /// Calls that reached the provider.
-    pub calls: u32,
+    pub provider_calls: u32,
     /// Times a clock was set.
-    pub set: u32,
+    pub clock_shifts: u32,
     /// Items that somebody settled while things went wrong.
-    pub verdicts: u32,
+    pub resolutions: u32,
     /// Jobs that somebody wanted tried again, or sooner.
     pub redriven: u32,
     /// Runs that were cancelled.
@@ -73,112 +73,112 @@ pub struct Report {
 }
 
 /// Lets some pass, in any order, or nobody for a while.
-struct Moody(Chance);
+struct RandomGate(SharedRandom);
 
-impl Gate for Moody {
-    fn admit(&self, recipients: &[&Recipient], at_most: usize, _now: Timestamp) -> Admission {
-        let mut admitted: Vec<usize> = (0..recipients.len()).filter(|_| self.0.percent(70)).collect();
+impl AdmissionGate for RandomGate {
+    fn admit_recipients(&self, recipients: &[&AudienceRecipient], at_most: usize, _now: Timestamp) -> SendAdmission {
+        let mut admitted: Vec<usize> = (0..recipients.len()).filter(|_| self.0.roll_percent(70)).collect();
         admitted.truncate(at_most);
         if admitted.is_empty() {
-            return Admission::Nobody(Duration::from_millis(1 + self.0.below(5_000)));
+            return SendAdmission::Delayed(Duration::from_millis(1 + self.0.draw_below(5_000)));
         }
-        Admission::Some(admitted)
+        SendAdmission::Admitted(admitted)
     }
 }
 
 /// The chance that all share.
 #[derive(Clone)]
-struct Chance(Arc<Mutex<Draw>>);
+struct SharedRandom(Arc<Mutex<SeededRng>>);
 
-impl Chance {
-    fn draw(&self) -> MutexGuard<'_, Draw> {
+impl SharedRandom {
+    fn lock_draw(&self) -> MutexGuard<'_, SeededRng> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn percent(&self, percent: u64) -> bool {
-        self.draw().percent(percent)
+    fn roll_percent(&self, percent: u64) -> bool {
+        self.lock_draw().roll_percent(percent)
     }
 
-    fn below(&self, end: u64) -> u64 {
-        self.draw().below(end)
+    fn draw_below(&self, end: u64) -> u64 {
+        self.lock_draw().next_below(end)
     }
 
-    fn entropy(&self) -> Entropy {
+    fn entropy_source(&self) -> EntropySource {
         let chance = self.clone();
-        Entropy::new(move |bytes| {
+        EntropySource::new(move |bytes| {
             for byte in bytes {
-                *byte = u8::try_from(chance.below(256)).unwrap_or(0);
+                *byte = u8::try_from(chance.draw_below(256)).unwrap_or(0);
             }
         })
     }
 }
 
 /// The time of the runtime, by a clock that somebody sets now and then.
-struct Virtual {
-    begun: Instant,
-    set_by_ms: AtomicI64,
+struct SimClock {
+    started_at: Instant,
+    offset_ms: AtomicI64,
 }
 
-impl Virtual {
-    fn set(&self, by_ms: i64) {
-        self.set_by_ms.fetch_add(by_ms, Ordering::SeqCst);
+impl SimClock {
+    fn shift_clock(&self, by_ms: i64) {
+        self.offset_ms.fetch_add(by_ms, Ordering::SeqCst);
     }
 }
 
-impl Clock for Virtual {
+impl StoreClock for SimClock {
     fn now(&self) -> Timestamp {
-        let elapsed_ms = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let ms = elapsed_ms.saturating_add(self.set_by_ms.load(Ordering::SeqCst));
-        Timestamp::from_micros(BEGUN + ms * 1_000).unwrap_or(Timestamp::EPOCH)
+        let elapsed_ms = i64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let ms = elapsed_ms.saturating_add(self.offset_ms.load(Ordering::SeqCst));
+        Timestamp::from_micros(START_MICROS + ms * 1_000).unwrap_or(Timestamp::EPOCH)
     }
 }
 
-struct Plain;
+struct GreetingComposer;
 
-impl Compose for Plain {
-    fn compose(&self, recipient: &Recipient) -> Result<Message, String> {
-        Ok(Message { parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))] })
+impl ComposeMessage for GreetingComposer {
+    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
+        Ok(RenderedMessage { parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))] })
     }
 }
 
 /// The world of a seed.
-struct World {
-    chance: Chance,
-    clock: Arc<Virtual>,
+struct CampaignWorld {
+    random: SharedRandom,
+    clock: Arc<SimClock>,
     /// The store as it is.
     store: Arc<dyn Store>,
     /// The store as workers see it.
-    flaky: Arc<Flaky>,
-    ledger: Arc<Ledger>,
-    outlet: Arc<Outlet>,
-    campaigns: Campaigns,
+    flaky_store: Arc<FlakyStore>,
+    provider: Arc<SimProvider>,
+    delivery: Arc<CampaignDelivery>,
+    campaigns: ScopedCampaigns,
     /// Those whom the run is to reach.
     recipients: Vec<String>,
-    run: Text,
+    run: SharedText,
     may_cancel: bool,
-    report: Report,
+    report: CampaignSimReport,
 }
 
 /// A dispatcher at work.
-struct Running {
+struct RunningDispatcher {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 /// Lives through a seed. Fails with what should not have happened.
-pub fn run(seed: u64) -> Result<Report, String> {
+pub fn simulate_campaign(seed: u64) -> Result<CampaignSimReport, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.map_err(|error| error.to_string())?.block_on(live(seed))
+    runtime.map_err(|error| error.to_string())?.block_on(run_campaign_world(seed))
 }
 
-async fn live(seed: u64) -> Result<Report, String> {
-    let mut world = World::new(seed).await?;
-    let mut running: Vec<Running> = (0..2).map(|_| world.dispatcher()).collect();
-    world.go_through(&mut running, ROUGH).await?;
-    if world.chance.percent(50) && world.retry().await? {
-        world.go_through(&mut running, ROUGH / 4).await?;
+async fn run_campaign_world(seed: u64) -> Result<CampaignSimReport, String> {
+    let mut world = CampaignWorld::new(seed).await?;
+    let mut running: Vec<RunningDispatcher> = (0..2).map(|_| world.spawn_dispatcher()).collect();
+    world.run_with_faults(&mut running, FAULT_DURATION).await?;
+    if world.random.roll_percent(50) && world.retry_unserved().await? {
+        world.run_with_faults(&mut running, FAULT_DURATION / 4).await?;
     }
-    world.check_once().await?;
+    world.check_no_duplicates().await?;
     for it in running {
         it.stop.send_replace(true);
         it.task.await.map_err(|error| error.to_string())?;
@@ -186,142 +186,142 @@ async fn live(seed: u64) -> Result<Report, String> {
     Ok(world.report)
 }
 
-impl World {
+impl CampaignWorld {
     async fn new(seed: u64) -> Result<Self, String> {
-        let chance = Chance(Arc::new(Mutex::new(Draw::new(seed))));
-        let clock = Arc::new(Virtual { begun: Instant::now(), set_by_ms: AtomicI64::new(0) });
-        let store: Arc<dyn Store> = Arc::new(Memory::new(Policy::default(), Arc::clone(&clock) as Arc<dyn Clock>));
-        let nature = Nature {
-            batch_max: usize::try_from(1 + chance.below(4)).unwrap_or(1),
-            takes_keys_once: chance.percent(25),
-            can_look: chance.percent(25),
+        let chance = SharedRandom(Arc::new(Mutex::new(SeededRng::new(seed))));
+        let clock = Arc::new(SimClock { started_at: Instant::now(), offset_ms: AtomicI64::new(0) });
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StorePolicy::default(), Arc::clone(&clock) as Arc<dyn StoreClock>));
+        let nature = ProviderCapabilities {
+            max_batch: usize::try_from(1 + chance.draw_below(4)).unwrap_or(1),
+            idempotent: chance.roll_percent(25),
+            status_lookup: chance.roll_percent(25),
         };
-        let ledger = Arc::new(Ledger::new(chance.clone(), nature));
-        let terms = Terms {
-            window: usize::try_from(1 + chance.below(5)).unwrap_or(1),
-            calls_max: 3,
-            attempts_max: 4,
-            backoff: Backoff { first_ms: 1_000, max_ms: 30_000 },
-            repeats: nature.takes_keys_once,
-            looks_after_ms: nature.can_look.then_some(600_000),
+        let ledger = Arc::new(SimProvider::new(chance.clone(), nature));
+        let terms = DispatchPolicy {
+            window: usize::try_from(1 + chance.draw_below(5)).unwrap_or(1),
+            max_sends: 3,
+            max_attempts: 4,
+            backoff: ExponentialBackoff { initial_ms: 1_000, max_ms: 30_000 },
+            resend_in_doubt: nature.idempotent,
+            lookup_after_ms: nature.status_lookup.then_some(600_000),
         };
-        let outlet = Arc::new(Outlet {
+        let outlet = Arc::new(CampaignDelivery {
             provider: Arc::clone(&ledger) as Arc<dyn onward_dispatcher::Provider>,
-            compose: Arc::new(Plain),
-            gate: Arc::new(Moody(chance.clone())),
-            terms,
-            patience: Duration::from_secs(30),
+            composer: Arc::new(GreetingComposer),
+            gate: Arc::new(RandomGate(chance.clone())),
+            policy: terms,
+            timeout: Duration::from_secs(30),
         });
-        let scope = Scope { tenant: "acme".into(), workspace: "shop".into() };
-        let flaky = Arc::new(Flaky::new(Arc::clone(&store), chance.clone()));
-        let campaigns = Campaigns::new(Arc::clone(&store), scope);
+        let scope = CampaignScope { tenant: "acme".into(), workspace: "shop".into() };
+        let flaky = Arc::new(FlakyStore::new(Arc::clone(&store), chance.clone()));
+        let campaigns = ScopedCampaigns::new(Arc::clone(&store), scope);
         // Some are named twice.
-        let count = 1 + chance.below(14);
-        let recipients: Vec<String> = (0..count).map(|_| format!("r{}", chance.below(count + 3))).collect();
-        let channel = *chance.draw().pick(&Channel::ALL);
-        let deployment = Deployment {
-            campaign: "spring".into(),
+        let count = 1 + chance.draw_below(14);
+        let recipients: Vec<String> = (0..count).map(|_| format!("r{}", chance.draw_below(count + 3))).collect();
+        let channel = *chance.lock_draw().pick_element(&DeliveryChannel::ALL);
+        let deployment = CampaignDeployment {
+            campaign_id: "spring".into(),
             channel,
             asset: "spring".into(),
             document: "{}".into(),
             scheduled_for: None,
-            key: None,
-            reached: Reached::Refuse,
-            by: "sim".to_owned(),
+            idempotency_key: None,
+            already_reached: RepeatSendPolicy::Refuse,
+            deployed_by: "sim".to_owned(),
         };
-        let (entropy, part_items) = (chance.entropy(), u32::try_from(1 + chance.below(6)).unwrap_or(1));
-        let mut gathering = campaigns.gather(part_items, &entropy);
+        let (entropy, part_items) = (chance.entropy_source(), u32::try_from(1 + chance.draw_below(6)).unwrap_or(1));
+        let mut gathering = campaigns.begin_audience(part_items, &entropy);
         for id in &recipients {
-            let recipient = Recipient { id: id.clone(), address: id.clone(), data: serde_json::Map::new() };
-            gathering.add(recipient).await.map_err(|error| error.to_string())?;
+            let recipient = AudienceRecipient { id: id.clone(), address: id.clone(), data: serde_json::Map::new() };
+            gathering.add_recipient(recipient).await.map_err(|error| error.to_string())?;
         }
         let audience = gathering.finish().await.map_err(|error| error.to_string())?;
-        let deployed = campaigns.deploy(&deployment, &audience, &entropy).await;
-        let run = deployed.map_err(|error| error.to_string())?.run;
-        let (may_cancel, report) = (chance.percent(20), Report::default());
-        Ok(Self { chance, clock, store, flaky, ledger, outlet, campaigns, recipients, run, may_cancel, report })
+        let deployed = campaigns.deploy_campaign(&deployment, &audience, &entropy).await;
+        let run = deployed.map_err(|error| error.to_string())?.run_id;
+        let (may_cancel, report) = (chance.roll_percent(20), CampaignSimReport::default());
+        Ok(Self { random: chance, clock, store, flaky_store: flaky, provider: ledger, delivery: outlet, campaigns, recipients, run, may_cancel, report })
     }
 
-    fn dispatcher(&self) -> Running {
+    fn spawn_dispatcher(&self) -> RunningDispatcher {
         let options = Options {
-            lanes: usize::try_from(1 + self.chance.below(3)).unwrap_or(1),
-            lease: LEASE,
-            tenant_max: self.chance.percent(30).then(|| 1 + u32::try_from(self.chance.below(2)).unwrap_or(0)),
-            look: Duration::from_secs(1),
-            entropy: self.chance.entropy(),
+            concurrency: usize::try_from(1 + self.random.draw_below(3)).unwrap_or(1),
+            lease: LEASE_DURATION,
+            tenant_concurrency: self.random.roll_percent(30).then(|| 1 + u32::try_from(self.random.draw_below(2)).unwrap_or(0)),
+            poll_interval: Duration::from_secs(1),
+            entropy: self.random.entropy_source(),
             ..Options::default()
         };
-        let store = Arc::clone(&self.flaky) as Arc<dyn Store>;
-        let dispatcher = Dispatcher::new(store, Arc::new(Arc::clone(&self.outlet)), options);
+        let store = Arc::clone(&self.flaky_store) as Arc<dyn Store>;
+        let dispatcher = Dispatcher::new(store, Arc::new(Arc::clone(&self.delivery)), options);
         let (stop, stopped) = watch::channel(false);
         // A store that fails for good would stop it; this one does not.
         let task = tokio::spawn(async move { drop(dispatcher.run(stopped).await) });
-        Running { stop, task }
+        RunningDispatcher { stop, task }
     }
 
     /// A run in rough times, until it has come to what it comes to.
-    async fn go_through(&mut self, running: &mut [Running], rough: Duration) -> Result<(), String> {
-        self.flaky.be_calm(false);
-        self.ledger.be_calm(false);
+    async fn run_with_faults(&mut self, running: &mut [RunningDispatcher], rough: Duration) -> Result<(), String> {
+        self.flaky_store.set_fault_free(false);
+        self.provider.set_fault_free(false);
         let since = Instant::now();
         while since.elapsed() < rough {
-            sleep(Duration::from_millis(self.chance.below(4_000))).await;
-            let victim = usize::try_from(self.chance.below(running.len() as u64)).unwrap_or(0);
-            match self.chance.below(10) {
+            sleep(Duration::from_millis(self.random.draw_below(4_000))).await;
+            let victim = usize::try_from(self.random.draw_below(running.len() as u64)).unwrap_or(0);
+            match self.random.draw_below(10) {
                 0..4 => {
                     running[victim].task.abort();
                     self.report.kills += 1;
-                    running[victim] = self.dispatcher();
+                    running[victim] = self.spawn_dispatcher();
                 }
                 4 => {
                     running[victim].stop.send_replace(true);
-                    let ended = std::mem::replace(&mut running[victim], self.dispatcher());
+                    let ended = std::mem::replace(&mut running[victim], self.spawn_dispatcher());
                     drop(ended.task.await);
                 }
-                5 if self.chance.percent(10) => {
-                    let by_ms = i64::try_from(self.chance.below(2 * SET_MS)).unwrap_or(0) - SET_MS as i64;
-                    self.clock.set(by_ms);
-                    self.report.set += 1;
+                5 if self.random.roll_percent(10) => {
+                    let by_ms = i64::try_from(self.random.draw_below(2 * CLOCK_SHIFT_MAX_MS)).unwrap_or(0) - CLOCK_SHIFT_MAX_MS as i64;
+                    self.clock.shift_clock(by_ms);
+                    self.report.clock_shifts += 1;
                 }
-                _ => self.somebody().await?,
+                _ => self.act_as_operator().await?,
             }
         }
-        self.flaky.be_calm(true);
-        self.ledger.be_calm(true);
+        self.flaky_store.set_fault_free(true);
+        self.provider.set_fault_free(true);
         // What somebody wanted may come to be stored only now.
-        sleep(LATE).await;
-        drop(self.campaigns.resume(&self.run, "sim").await);
-        self.settle_down().await?;
-        self.report.stalls = self.flaky.stalls();
-        self.check().await
+        sleep(LATE_COMMIT_MAX).await;
+        drop(self.campaigns.resume_run(&self.run, "sim").await);
+        self.wait_until_idle().await?;
+        self.report.stalls = self.flaky_store.stall_count();
+        self.check_invariants().await
     }
 
     /// Another run, for those whom the last has not reached. Tells whether there is anybody.
-    async fn retry(&mut self) -> Result<bool, String> {
-        self.recipients = self.unserved().await?;
-        let retried = self.campaigns.retry(&self.run, "sim", &self.chance.entropy()).await;
+    async fn retry_unserved(&mut self) -> Result<bool, String> {
+        self.recipients = self.unserved_recipients().await?;
+        let retried = self.campaigns.retry_run(&self.run, "sim", &self.random.entropy_source()).await;
         match retried {
             Ok(deployed) if !self.recipients.is_empty() => {
-                self.run = deployed.run;
+                self.run = deployed.run_id;
                 self.report.retried += deployed.items;
                 Ok(true)
             }
-            Err(Refused::EverybodyReached) if self.recipients.is_empty() => Ok(false),
-            other => Err(format!("{:?} were not reached: {other:?}\n{}", self.recipients, self.dump().await)),
+            Err(CampaignError::NothingToRetry) if self.recipients.is_empty() => Ok(false),
+            other => Err(format!("{:?} were not reached: {other:?}\n{}", self.recipients, self.dump_state().await)),
         }
     }
 
     /// Waits until nothing happens any more.
-    async fn settle_down(&mut self) -> Result<(), String> {
+    async fn wait_until_idle(&mut self) -> Result<(), String> {
         let since = Instant::now();
         loop {
-            let tally = self.campaigns.tally(&self.run).await.map_err(|error| error.to_string())?;
-            if tally.open() == 0 && self.is_idle().await? {
+            let tally = self.campaigns.count_run_items(&self.run).await.map_err(|error| error.to_string())?;
+            if tally.open_items() == 0 && self.is_idle().await? {
                 self.report.in_doubt = u32::try_from(tally.in_doubt).unwrap_or(u32::MAX);
                 return Ok(());
             }
             if since.elapsed() > Duration::from_secs(48 * 3_600) {
-                return Err(format!("it does not come to an end: {}", self.dump().await));
+                return Err(format!("it does not come to an end: {}", self.dump_state().await));
             }
             sleep(Duration::from_secs(10)).await;
         }

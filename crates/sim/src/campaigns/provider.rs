@@ -6,150 +6,150 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{Answer, Found};
-use onward_dispatcher::{Nature, Provider, Reservation};
-use onward_journal::Text;
+use onward_dispatch::{SendOutcome, LookupOutcome};
+use onward_dispatcher::{ProviderCapabilities, Provider, Reservation};
+use onward_journal::SharedText;
 use tokio::time::sleep;
 
-use super::Chance;
+use super::SharedRandom;
 
 /// What the provider knows of a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct DeliveryRecord {
     /// How often it was called with it.
     pub(super) calls: u32,
     /// How often it has taken it.
-    pub(super) taken: u32,
+    pub(super) deliveries: u32,
     /// Whether it has refused it for good.
     pub(super) is_refused: bool,
     /// Calls with it that are on their way: nobody can know yet what becomes of them.
-    pub(super) on_their_way: u32,
+    pub(super) in_flight: u32,
 }
 
-pub(super) struct Ledger {
-    chance: Chance,
-    nature: Nature,
-    known: Mutex<BTreeMap<Text, Known>>,
-    is_calm: AtomicBool,
+pub(super) struct SimProvider {
+    random: SharedRandom,
+    capabilities: ProviderCapabilities,
+    records: Mutex<BTreeMap<SharedText, DeliveryRecord>>,
+    is_fault_free: AtomicBool,
 }
 
-impl Ledger {
-    pub(super) fn new(chance: Chance, nature: Nature) -> Self {
-        Self { chance, nature, known: Mutex::default(), is_calm: AtomicBool::new(false) }
+impl SimProvider {
+    pub(super) fn new(chance: SharedRandom, nature: ProviderCapabilities) -> Self {
+        Self { random: chance, capabilities: nature, records: Mutex::default(), is_fault_free: AtomicBool::new(false) }
     }
 
     /// Whether it does what it should.
-    pub(super) fn be_calm(&self, is_calm: bool) {
-        self.is_calm.store(is_calm, Ordering::SeqCst);
+    pub(super) fn set_fault_free(&self, is_calm: bool) {
+        self.is_fault_free.store(is_calm, Ordering::SeqCst);
     }
 
-    pub(super) fn known(&self) -> MutexGuard<'_, BTreeMap<Text, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn delivery_records(&self) -> MutexGuard<'_, BTreeMap<SharedText, DeliveryRecord>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What it does with an item.
-    fn take(&self, key: &Text) -> Option<Answer> {
-        let mut known = self.known();
+    fn accept_item(&self, key: &SharedText) -> Option<SendOutcome> {
+        let mut known = self.delivery_records();
         let it = known.entry(key.clone()).or_default();
         it.calls += 1;
-        let rough = if self.is_calm.load(Ordering::SeqCst) { 100 } else { self.chance.below(100) };
+        let rough = if self.is_fault_free.load(Ordering::SeqCst) { 100 } else { self.random.draw_below(100) };
         // Whoever takes each key once has taken it, and may say something else all the same before it looks.
-        if self.nature.takes_keys_once && it.taken > 0 {
+        if self.capabilities.idempotent && it.deliveries > 0 {
             return match rough {
-                0..12 => Some(Answer::Later("try again".into())),
-                12..15 => Some(Answer::Busy("too many".into(), Some(5_000))),
-                15..18 => Some(Answer::Unknown("cut off".into())),
-                18..22 => Some(Answer::Refused("that key was used".into())),
-                _ => Some(Answer::Accepted(Some("before".into()))),
+                0..12 => Some(SendOutcome::Deferred("try again".into())),
+                12..15 => Some(SendOutcome::Throttled("too many".into(), Some(5_000))),
+                15..18 => Some(SendOutcome::Unknown("cut off".into())),
+                18..22 => Some(SendOutcome::Refused("that key was used".into())),
+                _ => Some(SendOutcome::Accepted(Some("before".into()))),
             };
         }
         match rough {
             0..4 => {
                 it.is_refused = true;
-                Some(Answer::Refused("no such address".into()))
+                Some(SendOutcome::Refused("no such address".into()))
             }
-            4..12 => Some(Answer::Later("try again".into())),
-            12..15 => Some(Answer::Busy("too many".into(), Some(5_000))),
+            4..12 => Some(SendOutcome::Deferred("try again".into())),
+            12..15 => Some(SendOutcome::Throttled("too many".into(), Some(5_000))),
             // Nobody hears what became of it.
-            15..18 => Some(Answer::Unknown("cut off".into())),
+            15..18 => Some(SendOutcome::Unknown("cut off".into())),
             18..21 => {
-                it.taken += 1;
-                Some(Answer::Unknown("cut off".into()))
+                it.deliveries += 1;
+                Some(SendOutcome::Unknown("cut off".into()))
             }
             21..23 => {
-                it.taken += 1;
+                it.deliveries += 1;
                 None
             }
             _ => {
-                it.taken += 1;
-                Some(Answer::Accepted(Some("taken".into())))
+                it.deliveries += 1;
+                Some(SendOutcome::Accepted(Some("taken".into())))
             }
         }
     }
 }
 
 /// Calls that have left and not arrived. Those of whoever is killed never do.
-struct OnTheirWay<'a> {
-    ledger: &'a Ledger,
-    keys: Vec<Text>,
+struct InFlightCalls<'a> {
+    provider: &'a SimProvider,
+    keys: Vec<SharedText>,
 }
 
-impl<'a> OnTheirWay<'a> {
-    fn begin(ledger: &'a Ledger, keys: Vec<Text>) -> Self {
+impl<'a> InFlightCalls<'a> {
+    fn register_calls(ledger: &'a SimProvider, keys: Vec<SharedText>) -> Self {
         for key in &keys {
-            ledger.known().entry(key.clone()).or_default().on_their_way += 1;
+            ledger.delivery_records().entry(key.clone()).or_default().in_flight += 1;
         }
-        Self { ledger, keys }
+        Self { provider: ledger, keys }
     }
 
-    fn arrived(&mut self, key: &Text) {
+    fn mark_arrived(&mut self, key: &SharedText) {
         self.keys.retain(|it| it != key);
-        self.ledger.known().entry(key.clone()).or_default().on_their_way -= 1;
+        self.provider.delivery_records().entry(key.clone()).or_default().in_flight -= 1;
     }
 }
 
-impl Drop for OnTheirWay<'_> {
+impl Drop for InFlightCalls<'_> {
     fn drop(&mut self) {
         for key in self.keys.clone() {
-            self.arrived(&key);
+            self.mark_arrived(&key);
         }
     }
 }
 
 #[async_trait]
-impl Provider for Ledger {
+impl Provider for SimProvider {
     fn name(&self) -> &str {
         "ledger"
     }
 
-    fn nature(&self) -> Nature {
-        self.nature
+    fn capabilities(&self) -> ProviderCapabilities {
+        self.capabilities
     }
 
-    async fn deliver(&self, batch: Vec<Reservation>) -> Vec<(Text, Answer)> {
+    async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
         let mut answers = Vec::new();
-        let mut on_their_way = OnTheirWay::begin(self, batch.iter().map(|it| it.key().clone()).collect());
+        let mut on_their_way = InFlightCalls::register_calls(self, batch.iter().map(|it| it.idempotency_key().clone()).collect());
         for reservation in batch {
             // It may take until after the patience of whoever asks, and is asked all the same.
-            let ms = if self.chance.percent(2) { 60_000 } else { self.chance.below(1_500) };
+            let ms = if self.random.roll_percent(2) { 60_000 } else { self.random.draw_below(1_500) };
             sleep(Duration::from_millis(ms)).await;
-            let answer = self.take(reservation.key());
-            on_their_way.arrived(reservation.key());
-            sleep(Duration::from_millis(self.chance.below(100))).await;
-            answers.extend(answer.map(|answer| (reservation.item().clone(), answer)));
+            let answer = self.accept_item(reservation.idempotency_key());
+            on_their_way.mark_arrived(reservation.idempotency_key());
+            sleep(Duration::from_millis(self.random.draw_below(100))).await;
+            answers.extend(answer.map(|answer| (reservation.item_id().clone(), answer)));
         }
         answers
     }
 
-    async fn look(&self, key: &str) -> Found {
-        sleep(Duration::from_millis(self.chance.below(100))).await;
-        if !self.is_calm.load(Ordering::SeqCst) && self.chance.percent(20) {
-            return Found::Unsure;
+    async fn lookup_status(&self, key: &str) -> LookupOutcome {
+        sleep(Duration::from_millis(self.random.draw_below(100))).await;
+        if !self.is_fault_free.load(Ordering::SeqCst) && self.random.roll_percent(20) {
+            return LookupOutcome::Unknown;
         }
-        match self.known().get(&Text::from(key)) {
-            Some(known) if known.taken > 0 => Found::Accepted(Some("looked up".into())),
-            Some(known) if known.is_refused => Found::Refused("no such address".into()),
-            _ => Found::Nothing,
+        match self.delivery_records().get(&SharedText::from(key)) {
+            Some(known) if known.deliveries > 0 => LookupOutcome::Accepted(Some("looked up".into())),
+            Some(known) if known.is_refused => LookupOutcome::Refused("no such address".into()),
+            _ => LookupOutcome::NotFound,
         }
     }
 }

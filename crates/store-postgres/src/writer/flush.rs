@@ -1,128 +1,128 @@
 //! The second half of a careful transaction: everything that was decided, written and committed in one go.
 
 use deadpool_postgres::ClientWrapper;
-use onward_store::{Key, Planned, Stored, Value};
+use onward_store::{RowKey, PlannedEvent, StoredRow, ColumnValue};
 
-use crate::error::Trouble;
-use crate::event;
-use crate::head;
-use crate::pipeline::{self, Frame, Step};
+use crate::error::StatementFailure;
+use crate::run_event;
+use crate::run_head;
+use crate::pipeline::{self, TransactionBoundary, PipelineStatement};
 use crate::sql;
-use crate::value::{Cell, signed};
-use crate::writer::decided::{Decided, Rows};
-use crate::writer::mark::Mark;
+use crate::value::{PostgresParameter, count_to_sql};
+use crate::writer::decision::{GroupDecision, TableWrites};
+use crate::writer::transaction_mark::TransactionMark;
 
 /// A statement carries at most so much. The protocol ends at a gigabyte, and both sides hold it in memory.
-const STATEMENT_BYTES: usize = 16 << 20;
+const STATEMENT_BYTES_MAX: usize = 16 << 20;
 
 /// Writes and commits. After a failure nothing is stored, unless the connection was lost: then nobody knows.
-pub(super) async fn flush(client: &ClientWrapper, decided: &Decided<'_>, mark: Mark) -> Result<(), Trouble> {
+pub(super) async fn flush_decision(client: &ClientWrapper, decided: &GroupDecision<'_>, mark: TransactionMark) -> Result<(), StatementFailure> {
     let mut steps = Vec::new();
-    journals(decided, &mut steps);
-    decided.tables.values().for_each(|rows| absences(rows, &mut steps));
-    decided.tables.values().for_each(|rows| deletes(rows, &mut steps));
-    decided.tables.values().for_each(|rows| updates(rows, &mut steps));
-    decided.tables.values().for_each(|rows| amendments(rows, &mut steps));
-    decided.tables.values().for_each(|rows| inserts(rows, &mut steps));
-    heads(decided, &mut steps);
-    events(decided, &mut steps);
-    steps.push(mark.leave());
-    pipeline::send(client, &steps, Frame::Commit).await?;
+    push_journal_appends(decided, &mut steps);
+    decided.tables.values().for_each(|rows| push_absence_checks(rows, &mut steps));
+    decided.tables.values().for_each(|rows| push_deletes(rows, &mut steps));
+    decided.tables.values().for_each(|rows| push_updates(rows, &mut steps));
+    decided.tables.values().for_each(|rows| push_amendments(rows, &mut steps));
+    decided.tables.values().for_each(|rows| push_inserts(rows, &mut steps));
+    push_head_writes(decided, &mut steps);
+    push_event_inserts(decided, &mut steps);
+    steps.push(mark.upsert_statement());
+    pipeline::send_pipeline(client, &steps, TransactionBoundary::Commit).await?;
     Ok(())
 }
 
-fn journals<'a>(decided: &'a Decided<'_>, steps: &mut Vec<Step<'a>>) {
-    for appends in split(&decided.journals, |append| append.records.len()) {
+fn push_journal_appends<'a>(decided: &'a GroupDecision<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
+    for appends in split_by_bytes(&decided.journals, |append| append.records.len()) {
         let ids: Vec<&[u8]> = appends.iter().map(|append| append.execution.as_bytes().as_slice()).collect();
-        let first: Vec<i64> = appends.iter().map(|append| signed(append.expected)).collect();
+        let first: Vec<i64> = appends.iter().map(|append| count_to_sql(append.expected_length)).collect();
         let counts: Vec<i64> = appends.iter().map(|append| i64::from(append.count)).collect();
         let records: Vec<&[u8]> = appends.iter().map(|append| &*append.records).collect();
         let sql = include_str!("../../statements/insert_chunks.sql");
-        steps.push(Step::new(sql).with(ids).with(first).with(counts).with(records));
+        steps.push(PipelineStatement::new(sql).with_param(ids).with_param(first).with_param(counts).with_param(records));
     }
 }
 
 /// Where there is no row, there is nothing to lock: another transaction may have inserted one while this one waited for
 /// its locks. Then this one comes after it, and has to look again.
-fn absences<'a>(rows: &'a Rows<'_>, steps: &mut Vec<Step<'a>>) {
-    for keys in split(&rows.absent, |key: &Key| size(&key.0)) {
-        steps.push(keyed(sql::absent(rows.table), rows, keys));
+fn push_absence_checks<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
+    for keys in split_by_bytes(&rows.required_absent, |key: &RowKey| values_bytes(&key.0)) {
+        steps.push(key_statement(sql::build_require_absent(rows.table), rows, keys));
     }
 }
 
-fn deletes<'a>(rows: &'a Rows<'_>, steps: &mut Vec<Step<'a>>) {
-    for keys in split(&rows.delete, |key: &Key| size(&key.0)) {
-        steps.push(keyed(sql::delete(rows.table), rows, keys));
+fn push_deletes<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
+    for keys in split_by_bytes(&rows.delete, |key: &RowKey| values_bytes(&key.0)) {
+        steps.push(key_statement(sql::build_delete(rows.table), rows, keys));
     }
 }
 
-fn updates<'a>(rows: &'a Rows<'_>, steps: &mut Vec<Step<'a>>) {
-    for changed in split(&rows.update, |stored: &Stored| size(&stored.row.0)) {
-        steps.push(whole(sql::update(rows.table), rows, changed));
+fn push_updates<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
+    for changed in split_by_bytes(&rows.update, |stored: &StoredRow| values_bytes(&stored.row.0)) {
+        steps.push(row_statement(sql::build_update(rows.table), rows, changed));
     }
 }
 
 /// Objects where a row is not at the version that it should be at.
-fn amendments<'a>(rows: &'a Rows<'_>, steps: &mut Vec<Step<'a>>) {
+fn push_amendments<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
     for (&changed, amended) in &rows.amend {
-        for part in split(amended, |(row, _)| size(&row.0)) {
-            let places = (0..rows.table.key).chain(changed.places());
-            let columns = places.map(|place| part.iter().map(|(row, _)| Cell(&row.0[place])).collect::<Vec<_>>());
-            let versions: Vec<i64> = part.iter().map(|(_, version)| signed(*version)).collect();
-            let step = Step::new(sql::amend(rows.table, changed)).with_all(columns.collect::<Vec<_>>());
-            steps.push(step.with(versions).with(signed(part.len() as u64)));
+        for part in split_by_bytes(amended, |(row, _)| values_bytes(&row.0)) {
+            let places = (0..rows.table.key_length).chain(changed.positions());
+            let columns = places.map(|place| part.iter().map(|(row, _)| PostgresParameter(&row.0[place])).collect::<Vec<_>>());
+            let versions: Vec<i64> = part.iter().map(|(_, version)| count_to_sql(*version)).collect();
+            let step = PipelineStatement::new(sql::build_amend(rows.table, changed)).with_params(columns.collect::<Vec<_>>());
+            steps.push(step.with_param(versions).with_param(count_to_sql(part.len() as u64)));
         }
     }
 }
 
-fn inserts<'a>(rows: &'a Rows<'_>, steps: &mut Vec<Step<'a>>) {
-    for new in split(&rows.insert, |stored: &Stored| size(&stored.row.0)) {
-        steps.push(whole(sql::insert(rows.table), rows, new));
+fn push_inserts<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
+    for new in split_by_bytes(&rows.insert, |stored: &StoredRow| values_bytes(&stored.row.0)) {
+        steps.push(row_statement(sql::build_insert(rows.table), rows, new));
     }
 }
 
 /// A step with the columns of these keys.
-fn keyed<'a>(sql: String, rows: &Rows<'_>, keys: &'a [Key]) -> Step<'a> {
-    let columns = (0..rows.table.key).map(|place| keys.iter().map(|key| Cell(&key.0[place])).collect::<Vec<_>>());
-    Step::new(sql).with_all(columns.collect::<Vec<_>>())
+fn key_statement<'a>(sql: String, rows: &TableWrites<'_>, keys: &'a [RowKey]) -> PipelineStatement<'a> {
+    let columns = (0..rows.table.key_length).map(|place| keys.iter().map(|key| PostgresParameter(&key.0[place])).collect::<Vec<_>>());
+    PipelineStatement::new(sql).with_params(columns.collect::<Vec<_>>())
 }
 
 /// A step with all columns of these rows, and their versions.
-fn whole<'a>(sql: String, rows: &Rows<'_>, stored: &'a [Stored]) -> Step<'a> {
+fn row_statement<'a>(sql: String, rows: &TableWrites<'_>, stored: &'a [StoredRow]) -> PipelineStatement<'a> {
     let width = rows.table.columns.len();
-    let columns = (0..width).map(|place| stored.iter().map(|stored| Cell(&stored.row.0[place])).collect::<Vec<_>>());
-    let versions: Vec<i64> = stored.iter().map(|stored| signed(stored.version)).collect();
-    Step::new(sql).with_all(columns.collect::<Vec<_>>()).with(versions)
+    let columns = (0..width).map(|place| stored.iter().map(|stored| PostgresParameter(&stored.row.0[place])).collect::<Vec<_>>());
+    let versions: Vec<i64> = stored.iter().map(|stored| count_to_sql(stored.version)).collect();
+    PipelineStatement::new(sql).with_params(columns.collect::<Vec<_>>()).with_param(versions)
 }
 
 /// Heads before events: of two transactions that begin the same run, one fails here before it has written more.
-fn heads<'a>(decided: &'a Decided<'_>, steps: &mut Vec<Step<'a>>) {
+fn push_head_writes<'a>(decided: &'a GroupDecision<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
     let (new, changed): (Vec<_>, Vec<_>) =
         decided.heads.values().partition(|head| decided.new_runs.contains(&head.run_id));
-    for (sql, heads) in [(head::INSERT, new), (head::UPDATE, changed)] {
+    for (sql, heads) in [(run_head::INSERT_HEADS, new), (run_head::UPDATE_HEADS, changed)] {
         if !heads.is_empty() {
-            steps.push(head::arrays(Step::new(sql), &heads));
+            steps.push(run_head::with_head_arrays(PipelineStatement::new(sql), &heads));
         }
     }
 }
 
-fn events<'a>(decided: &'a Decided<'_>, steps: &mut Vec<Step<'a>>) {
-    for planned in split(&decided.events, |planned: &Planned<'_>| event::bytes(planned.event)) {
-        steps.push(event::arrays(Step::new(event::INSERT), planned));
+fn push_event_inserts<'a>(decided: &'a GroupDecision<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
+    for planned in split_by_bytes(&decided.events, |planned: &PlannedEvent<'_>| run_event::estimated_event_bytes(planned.event)) {
+        steps.push(run_event::with_event_arrays(PipelineStatement::new(run_event::INSERT_EVENTS), planned));
     }
 }
 
-fn size(values: &[Value]) -> usize {
-    values.iter().map(Value::bytes).sum()
+fn values_bytes(values: &[ColumnValue]) -> usize {
+    values.iter().map(ColumnValue::size_in_bytes).sum()
 }
 
 /// Parts that each fit into one statement.
-fn split<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
+fn split_by_bytes<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
     let mut parts = Vec::new();
     let (mut start, mut sum) = (0, 0);
     for (place, item) in items.iter().enumerate() {
         let more = bytes(item);
-        if sum + more > STATEMENT_BYTES && place > start {
+        if sum + more > STATEMENT_BYTES_MAX && place > start {
             parts.push(&items[start..place]);
             (start, sum) = (place, 0);
         }
@@ -136,14 +136,14 @@ fn split<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{STATEMENT_BYTES, split};
+    use super::{STATEMENT_BYTES_MAX, split_by_bytes};
 
     #[test]
     fn a_statement_stays_small_unless_one_item_is_large() {
-        let half = STATEMENT_BYTES / 2;
-        let sizes = [half, half, 1, 2 * STATEMENT_BYTES, 1, 1];
-        let parts: Vec<&[usize]> = split(&sizes, |size| *size);
-        assert_eq!(parts, [&[half, half][..], &[1][..], &[2 * STATEMENT_BYTES][..], &[1, 1][..]]);
-        assert!(split(&[] as &[usize], |size| *size).is_empty());
+        let half = STATEMENT_BYTES_MAX / 2;
+        let sizes = [half, half, 1, 2 * STATEMENT_BYTES_MAX, 1, 1];
+        let parts: Vec<&[usize]> = split_by_bytes(&sizes, |size| *size);
+        assert_eq!(parts, [&[half, half][..], &[1][..], &[2 * STATEMENT_BYTES_MAX][..], &[1, 1][..]]);
+        assert!(split_by_bytes(&[] as &[usize], |size| *size).is_empty());
     }
 }

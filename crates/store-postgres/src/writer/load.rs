@@ -6,26 +6,26 @@ use std::sync::Arc;
 use deadpool_postgres::ClientWrapper;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventWrite, RunId};
-use onward_store::memory::State;
-use onward_store::tables::ShardLease;
-use onward_store::{Error, JournalChunk, Key, Record as _, Table, Value};
+use onward_store::memory::MemoryState;
+use onward_store::tables::ShardLeaseRow;
+use onward_store::{Error, JournalChunk, RowKey, TableRecord as _, TableSchema, ColumnValue};
 use tokio_postgres::Row;
 
-use crate::error::{self, Trouble};
-use crate::event;
-use crate::head;
-use crate::pipeline::{self, Frame, Step};
-use crate::sql::{self, Lock};
-use crate::value::{Cell, Time, Uuid, stored, unsigned};
-use crate::writer::wish::Wish;
+use crate::error::{self, StatementFailure};
+use crate::run_event;
+use crate::run_head;
+use crate::pipeline::{self, TransactionBoundary, PipelineStatement};
+use crate::sql::{self, RowLock};
+use crate::value::{PostgresParameter, PostgresTimestamp, PostgresUuid, stored_from_row, count_from_sql};
+use crate::writer::read_set::ReadSet;
 
 /// What is stored, as far as a group of commits is concerned.
 #[derive(Default)]
-pub(super) struct Loaded {
+pub(super) struct LoadedState {
     /// What the rules may ask for.
-    pub(super) state: State,
+    pub(super) state: MemoryState,
     /// The rows that are there.
-    pub(super) rows: BTreeSet<(&'static str, Key)>,
+    pub(super) rows: BTreeSet<(&'static str, RowKey)>,
     /// The runs that are there.
     pub(super) runs: BTreeSet<RunId>,
     /// Numbers for new rows, by table.
@@ -37,10 +37,10 @@ pub(super) struct Loaded {
 }
 
 /// What the answer to a step holds.
-enum About {
+enum LoadTarget {
     Nothing,
-    Rows(&'static Table),
-    Serials(&'static Table),
+    Rows(&'static TableSchema),
+    Serials(&'static TableSchema),
     Journals,
     Heads,
     Events,
@@ -48,145 +48,145 @@ enum About {
 }
 
 /// Begins a transaction, locks and reads.
-pub(super) async fn load(client: &ClientWrapper, wish: &Wish<'_>) -> Result<Loaded, Trouble> {
-    let (about, steps): (Vec<About>, Vec<Step<'_>>) = steps(wish).into_iter().unzip();
-    let answers = pipeline::send(client, &steps, Frame::Begin).await?;
-    let mut loaded = Loaded::default();
+pub(super) async fn load_read_set(client: &ClientWrapper, wish: &ReadSet<'_>) -> Result<LoadedState, StatementFailure> {
+    let (about, steps): (Vec<LoadTarget>, Vec<PipelineStatement<'_>>) = load_statements(wish).into_iter().unzip();
+    let answers = pipeline::send_pipeline(client, &steps, TransactionBoundary::Begin).await?;
+    let mut loaded = LoadedState::default();
     for (about, rows) in about.iter().zip(&answers) {
-        loaded.take(about, rows).map_err(Trouble::Refused)?;
+        loaded.add_result(about, rows).map_err(StatementFailure::Permanent)?;
     }
     Ok(loaded)
 }
 
 /// Locks come before what they protect: a statement sees what was committed before it was begun.
-fn steps<'a>(wish: &'a Wish<'_>) -> Vec<(About, Step<'a>)> {
+fn load_statements<'a>(wish: &'a ReadSet<'_>) -> Vec<(LoadTarget, PipelineStatement<'a>)> {
     let mut steps = Vec::new();
-    if !wish.unheld.is_empty() {
-        steps.push((About::Nothing, keep_executions(&wish.unheld)));
+    if !wish.unlocked_executions.is_empty() {
+        steps.push((LoadTarget::Nothing, lock_against_purge(&wish.unlocked_executions)));
     }
     for rows in wish.tables.values() {
         if !rows.keys.is_empty() {
             let keys = rows.keys.iter().map(|key| key.0.as_slice());
-            let names = sql::key_names(rows.table);
-            steps.push((About::Rows(rows.table), locked(rows.table, &names, keys, Lock::Update)));
+            let names = sql::key_column_names(rows.table);
+            steps.push((LoadTarget::Rows(rows.table), lock_rows_statement(rows.table, &names, keys, RowLock::Update)));
         }
         for (&place, values) in &rows.unique {
             let values = values.iter().map(Vec::as_slice);
             let names = rows.table.unique[place];
-            steps.push((About::Rows(rows.table), locked(rows.table, names, values, Lock::Update)));
+            steps.push((LoadTarget::Rows(rows.table), lock_rows_statement(rows.table, names, values, RowLock::Update)));
         }
         if rows.serials > 0 {
-            steps.push((About::Serials(rows.table), Step::new(sql::serials(rows.table)).with(rows.serials)));
+            steps.push((LoadTarget::Serials(rows.table), PipelineStatement::new(sql::build_next_serials(rows.table)).with_param(rows.serials)));
         }
     }
-    if wish.has_no_owner {
-        steps.push((About::Nothing, Step::new("LOCK TABLE shards IN SHARE MODE")));
+    if wish.requires_unowned_shard {
+        steps.push((LoadTarget::Nothing, PipelineStatement::new("LOCK TABLE shards IN SHARE MODE")));
     }
     if !wish.fences.is_empty() {
-        let table = ShardLease::TABLE;
+        let table = ShardLeaseRow::TABLE;
         let keys = wish.fences.iter().map(|key| key.0.as_slice());
-        steps.push((About::Rows(table), locked(table, &sql::key_names(table), keys, Lock::Share)));
+        steps.push((LoadTarget::Rows(table), lock_rows_statement(table, &sql::key_column_names(table), keys, RowLock::Share)));
     }
     if !wish.runs.is_empty() {
-        steps.push((About::Heads, heads(&wish.runs)));
+        steps.push((LoadTarget::Heads, lock_heads_statement(&wish.runs)));
     }
     if !wish.executions.is_empty() {
-        steps.push((About::Journals, journals(&wish.executions)));
+        steps.push((LoadTarget::Journals, last_chunks_statement(&wish.executions)));
     }
     if !wish.events.is_empty() {
-        steps.push((About::Events, events_by_key(&wish.events)));
-        steps.push((About::Events, events_by_id(&wish.events)));
+        steps.push((LoadTarget::Events, events_by_key(&wish.events)));
+        steps.push((LoadTarget::Events, events_by_id(&wish.events)));
     }
-    let transaction = Step::new("SELECT clock_timestamp(), pg_current_xact_id()::text");
-    steps.push((About::Transaction, transaction));
+    let transaction = PipelineStatement::new("SELECT clock_timestamp(), pg_current_xact_id()::text");
+    steps.push((LoadTarget::Transaction, transaction));
     steps
 }
 
 /// The rows with these values in the columns `by`.
-fn locked<'a>(table: &'static Table, by: &[&str], values: impl Iterator<Item = &'a [Value]>, lock: Lock) -> Step<'a> {
-    let rows: Vec<&'a [Value]> = values.collect();
-    let columns = (0..by.len()).map(|place| rows.iter().map(|row| Cell(&row[place])).collect::<Vec<Cell<'a>>>());
-    Step::new(sql::locked(table, by, lock)).with_all(columns.collect::<Vec<_>>())
+fn lock_rows_statement<'a>(table: &'static TableSchema, by: &[&str], values: impl Iterator<Item = &'a [ColumnValue]>, lock: RowLock) -> PipelineStatement<'a> {
+    let rows: Vec<&'a [ColumnValue]> = values.collect();
+    let columns = (0..by.len()).map(|place| rows.iter().map(|row| PostgresParameter(&row[place])).collect::<Vec<PostgresParameter<'a>>>());
+    PipelineStatement::new(sql::build_select_locked(table, by, lock)).with_params(columns.collect::<Vec<_>>())
 }
 
 /// Keeps executions from being purged meanwhile; see [`purge`](crate::purge). Writers do not hinder each other.
-fn keep_executions<'a>(executions: &BTreeSet<ExecutionId>) -> Step<'a> {
-    let slots: BTreeSet<i32> = executions.iter().map(crate::purge::slot).collect();
+fn lock_against_purge<'a>(executions: &BTreeSet<ExecutionId>) -> PipelineStatement<'a> {
+    let slots: BTreeSet<i32> = executions.iter().map(crate::purge::purge_lock_slot).collect();
     let slots: Vec<i32> = slots.into_iter().collect();
-    Step::new("SELECT pg_advisory_xact_lock_shared($1, slot) FROM unnest($2::int[]) AS slot")
-        .with(crate::purge::LOCKS)
-        .with(slots)
+    PipelineStatement::new("SELECT pg_advisory_xact_lock_shared($1, slot) FROM unnest($2::int[]) AS slot")
+        .with_param(crate::purge::PURGE_LOCK_CLASS)
+        .with_param(slots)
 }
 
-fn journals(executions: &BTreeSet<ExecutionId>) -> Step<'_> {
+fn last_chunks_statement(executions: &BTreeSet<ExecutionId>) -> PipelineStatement<'_> {
     let ids: Vec<&[u8]> = executions.iter().map(|execution| execution.as_bytes().as_slice()).collect();
-    Step::new(include_str!("../../statements/last_chunks.sql")).with(ids)
+    PipelineStatement::new(include_str!("../../statements/last_chunks.sql")).with_param(ids)
 }
 
-fn heads<'a>(runs: &BTreeSet<&'a RunId>) -> Step<'a> {
+fn lock_heads_statement<'a>(runs: &BTreeSet<&'a RunId>) -> PipelineStatement<'a> {
     let runs: Vec<&'a str> = runs.iter().map(|run| &***run).collect();
-    Step::new(include_str!("../../statements/lock_heads.sql")).with(runs)
+    PipelineStatement::new(include_str!("../../statements/lock_heads.sql")).with_param(runs)
 }
 
-fn events_by_key<'a>(events: &[&'a RunEventWrite]) -> Step<'a> {
+fn events_by_key<'a>(events: &[&'a RunEventWrite]) -> PipelineStatement<'a> {
     let runs: Vec<&str> = events.iter().map(|event| &*event.run_id).collect();
     let keys: Vec<&[u8]> = events.iter().map(|event| event.idempotency_key.as_bytes().as_slice()).collect();
-    Step::new(include_str!("../../statements/events_by_key.sql")).with(runs).with(keys)
+    PipelineStatement::new(include_str!("../../statements/events_by_key.sql")).with_param(runs).with_param(keys)
 }
 
-fn events_by_id<'a>(events: &[&'a RunEventWrite]) -> Step<'a> {
-    let ids: Vec<Uuid> = events.iter().map(|event| Uuid(*event.event_id.as_bytes())).collect();
-    Step::new(include_str!("../../statements/events_by_id.sql")).with(ids)
+fn events_by_id<'a>(events: &[&'a RunEventWrite]) -> PipelineStatement<'a> {
+    let ids: Vec<PostgresUuid> = events.iter().map(|event| PostgresUuid(*event.event_id.as_bytes())).collect();
+    PipelineStatement::new(include_str!("../../statements/events_by_id.sql")).with_param(ids)
 }
 
-impl Loaded {
-    fn take(&mut self, about: &About, rows: &[Row]) -> Result<(), Error> {
+impl LoadedState {
+    fn add_result(&mut self, about: &LoadTarget, rows: &[Row]) -> Result<(), Error> {
         match about {
-            About::Nothing => Ok(()),
-            About::Rows(table) => rows.iter().try_for_each(|row| self.take_row(table, row)),
-            About::Serials(table) => self.take_serials(table, rows),
-            About::Journals => rows.iter().try_for_each(|row| self.take_journal(row)),
-            About::Heads => rows.iter().try_for_each(|row| {
-                let head = head::head(row)?;
+            LoadTarget::Nothing => Ok(()),
+            LoadTarget::Rows(table) => rows.iter().try_for_each(|row| self.add_row(table, row)),
+            LoadTarget::Serials(table) => self.add_serials(table, rows),
+            LoadTarget::Journals => rows.iter().try_for_each(|row| self.add_journal_end(row)),
+            LoadTarget::Heads => rows.iter().try_for_each(|row| {
+                let head = run_head::head_from_row(row)?;
                 self.runs.insert(head.run_id.clone());
                 self.state.put_head(head);
                 Ok(())
             }),
-            About::Events => rows.iter().try_for_each(|row| {
-                self.state.insert_event(event::record(row)?);
+            LoadTarget::Events => rows.iter().try_for_each(|row| {
+                self.state.insert_event(run_event::event_from_row(row)?);
                 Ok(())
             }),
-            About::Transaction => rows.iter().try_for_each(|row| {
-                self.now = Some(row.try_get::<_, Time>(0).map_err(error::from)?.0);
-                self.transaction = row.try_get(1).map_err(error::from)?;
+            LoadTarget::Transaction => rows.iter().try_for_each(|row| {
+                self.now = Some(row.try_get::<_, PostgresTimestamp>(0).map_err(error::from_postgres_error)?.0);
+                self.transaction = row.try_get(1).map_err(error::from_postgres_error)?;
                 Ok(())
             }),
         }
     }
 
-    fn take_row(&mut self, table: &'static Table, row: &Row) -> Result<(), Error> {
-        let stored = stored(table, row)?;
+    fn add_row(&mut self, table: &'static TableSchema, row: &Row) -> Result<(), Error> {
+        let stored = stored_from_row(table, row)?;
         self.rows.insert((table.name, table.key_of(&stored.row)));
-        self.state.put(table, stored.row, stored.version);
+        self.state.put_row(table, stored.row, stored.version);
         Ok(())
     }
 
-    fn take_serials(&mut self, table: &'static Table, rows: &[Row]) -> Result<(), Error> {
+    fn add_serials(&mut self, table: &'static TableSchema, rows: &[Row]) -> Result<(), Error> {
         let numbers =
-            rows.iter().map(|row| row.try_get(0)).collect::<Result<VecDeque<i64>, _>>().map_err(error::from)?;
+            rows.iter().map(|row| row.try_get(0)).collect::<Result<VecDeque<i64>, _>>().map_err(error::from_postgres_error)?;
         self.state.reserve_serials(table, numbers.iter().copied());
         self.serials.insert(table.name, numbers);
         Ok(())
     }
 
     /// The rules ask for the length only, so the chunk stands for the whole journal.
-    fn take_journal(&mut self, row: &Row) -> Result<(), Error> {
-        let unreadable = |cause: tokio_postgres::Error| error::unreadable("journal", &cause);
+    fn add_journal_end(&mut self, row: &Row) -> Result<(), Error> {
+        let unreadable = |cause: tokio_postgres::Error| error::unreadable_row("journal", &cause);
         let id: &[u8] = row.try_get(0).map_err(unreadable)?;
-        let id = id.try_into().map_err(|cause| error::unreadable("journal", &cause))?;
+        let id = id.try_into().map_err(|cause| error::unreadable_row("journal", &cause))?;
         let count = u32::try_from(row.try_get::<_, i64>(2).map_err(unreadable)?);
-        let count = count.map_err(|cause| error::unreadable("journal", &cause))?;
-        let first = unsigned(row.try_get(1).map_err(unreadable)?)?;
+        let count = count.map_err(|cause| error::unreadable_row("journal", &cause))?;
+        let first = count_from_sql(row.try_get(1).map_err(unreadable)?)?;
         let chunk = JournalChunk { first, count, records: Arc::from([]) };
         self.state.put_chunk(ExecutionId::from_bytes(id), chunk);
         Ok(())

@@ -8,79 +8,79 @@
 //!
 //! The transaction belongs to the writer: whoever waits for an answer may go away at any time.
 
-mod careful;
-mod decided;
-mod fate;
+mod pessimistic;
+mod decision;
+mod commit_outcome;
 mod flush;
-mod heads;
+mod run_head_cache;
 mod load;
-mod mark;
+mod transaction_mark;
 mod queue;
-mod quick;
-mod seen;
-mod wish;
+mod optimistic;
+mod read_set_view;
+mod read_set;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
-use onward_store::{Admitted, Care, Clock, Commit, Error, Receipt, measure};
+use onward_store::{AdmittedCommit, Duplicates, StoreClock, Commit, Error, CommitReceipt, store_metrics};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-pub(crate) use mark::tidy;
-pub(crate) use queue::{Start, Writers};
+pub(crate) use transaction_mark::delete_stale_marks;
+pub(crate) use queue::{WriterOptions, CommitQueues};
 
-use crate::writer::heads::Heads;
-use crate::writer::mark::Mark;
-use crate::writer::queue::{Waiting, too_late};
+use crate::writer::run_head_cache::RunHeadCache;
+use crate::writer::transaction_mark::TransactionMark;
+use crate::writer::queue::{QueuedCommit, queue_timeout_error};
 
 /// What one commit came to.
-type Answer = Result<Receipt, Error>;
+type CommitResult = Result<CommitReceipt, Error>;
 
 /// Commits that are performed together, at most.
-const GROUP_MAX: usize = 1_024;
+const GROUP_COMMITS_MAX: usize = 1_024;
 /// A group that carries so much is not made larger. What it saves by then is lost in the noise.
-const GROUP_BYTES: usize = 1 << 20;
+const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// One connection, and the commits that wait for it.
-struct Writer {
-    queue: mpsc::Receiver<Waiting>,
+struct PostgresWriter {
+    queue: mpsc::Receiver<QueuedCommit>,
     pool: Pool,
-    clock: Option<Arc<dyn Clock>>,
-    deadline: Duration,
-    heads: Heads,
+    clock: Option<Arc<dyn StoreClock>>,
+    call_timeout: Duration,
+    head_cache: RunHeadCache,
     /// The last transaction.
-    mark: Mark,
+    mark: TransactionMark,
 }
 
-impl Writer {
-    async fn run(mut self) {
-        while let Some(group) = self.gather().await {
-            let (late, group): (Vec<Waiting>, Vec<Waiting>) =
-                group.into_iter().partition(|waiting| waiting.since.elapsed() > self.deadline);
-            late.into_iter().for_each(|waiting| reply(waiting.answer, Err(too_late())));
+impl PostgresWriter {
+    async fn run_loop(mut self) {
+        while let Some(group) = self.next_group().await {
+            let (late, group): (Vec<QueuedCommit>, Vec<QueuedCommit>) =
+                group.into_iter().partition(|waiting| waiting.queued_at.elapsed() > self.call_timeout);
+            late.into_iter().for_each(|waiting| send_reply(waiting.reply, Err(queue_timeout_error())));
             if group.is_empty() {
                 continue;
             }
             let bytes = group.iter().map(|waiting| waiting.bytes).sum();
-            let (commits, waiting): (Vec<Admitted>, Vec<oneshot::Sender<Answer>>) =
-                group.into_iter().map(|waiting| (waiting.commit, waiting.answer)).unzip();
+            let (commits, waiting): (Vec<AdmittedCommit>, Vec<oneshot::Sender<CommitResult>>) =
+                group.into_iter().map(|waiting| (waiting.commit, waiting.reply)).unzip();
             let begun = Instant::now();
-            let answers = self.perform(&commits, bytes).await;
+            let answers = self.commit_group(&commits, bytes).await;
             if answers.iter().any(Result::is_ok) {
-                measure::transaction(commits.len(), begun.elapsed());
+                store_metrics::record_transaction(commits.len(), begun.elapsed());
             }
-            waiting.into_iter().zip(answers).for_each(|(waiting, answer)| reply(waiting, answer));
+            waiting.into_iter().zip(answers).for_each(|(waiting, answer)| send_reply(waiting, answer));
         }
     }
 
     /// All commits that wait, up to a limit. `None` when no more will come.
-    async fn gather(&mut self) -> Option<Vec<Waiting>> {
+    async fn next_group(&mut self) -> Option<Vec<QueuedCommit>> {
         let first = self.queue.recv().await?;
         let mut bytes = first.bytes;
         let mut group = vec![first];
-        while bytes < GROUP_BYTES && group.len() < GROUP_MAX {
+        while bytes < GROUP_BYTES_MAX && group.len() < GROUP_COMMITS_MAX {
             let Ok(next) = self.queue.try_recv() else { break };
             bytes += next.bytes;
             group.push(next);
@@ -88,24 +88,24 @@ impl Writer {
         Some(group)
     }
 
-    async fn perform(&mut self, commits: &[Admitted], bytes: usize) -> Vec<Answer> {
-        let commits: Vec<&Admitted> = commits.iter().collect();
-        match self.quickly(&commits, bytes).await {
-            quick::Attempt::Done(receipts) => receipts.into_iter().map(Ok).collect(),
-            quick::Attempt::Untried => self.carefully(&commits, Care::Trust, None).await,
-            quick::Attempt::Undone => self.carefully(&commits, Care::Look, None).await,
-            quick::Attempt::Unknown(why) => self.carefully(&commits, Care::Look, Some(why)).await,
+    async fn commit_group(&mut self, commits: &[AdmittedCommit], bytes: usize) -> Vec<CommitResult> {
+        let commits: Vec<&AdmittedCommit> = commits.iter().collect();
+        match self.commit_optimistically(&commits, bytes).await {
+            optimistic::OptimisticOutcome::Committed(receipts) => receipts.into_iter().map(Ok).collect(),
+            optimistic::OptimisticOutcome::NotApplicable => self.commit_pessimistically(&commits, Duplicates::Optimistic, None).await,
+            optimistic::OptimisticOutcome::RolledBack => self.commit_pessimistically(&commits, Duplicates::Checked, None).await,
+            optimistic::OptimisticOutcome::Unknown(why) => self.commit_pessimistically(&commits, Duplicates::Checked, Some(why)).await,
         }
     }
 }
 
 /// Whoever waited may be gone.
-fn reply(waiting: oneshot::Sender<Answer>, answer: Answer) {
+fn send_reply(waiting: oneshot::Sender<CommitResult>, answer: CommitResult) {
     let _ = waiting.send(answer);
 }
 
 /// Whether performing the commit again does nothing if it was performed: idempotency keys see to that.
 fn is_idempotent(commit: &Commit) -> bool {
-    let Commit { fences, journals, changes, moves, events: _, is_unhurried: _ } = commit;
+    let Commit { fences, journals, changes, reader_advances: moves, events: _, is_background: _ } = commit;
     fences.is_empty() && journals.is_empty() && changes.is_empty() && moves.is_empty()
 }

@@ -5,92 +5,92 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
-use onward_store::tables::ShardLease;
-use onward_store::{Admitted, Change, Clock, Commit, Error, Key, Record as _, Value};
+use onward_store::tables::ShardLeaseRow;
+use onward_store::{AdmittedCommit, RowChange, StoreClock, Commit, Error, RowKey, TableRecord as _, ColumnValue};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::event;
-use crate::writer::heads::Heads;
-use crate::writer::mark::Mark;
-use crate::writer::{Answer, Writer};
+use crate::run_event;
+use crate::writer::run_head_cache::RunHeadCache;
+use crate::writer::transaction_mark::TransactionMark;
+use crate::writer::{CommitResult, PostgresWriter};
 
 /// A commit that carries so much is performed by others than the rest, which would have to wait for it.
-const BULK_BYTES: usize = 128 << 10;
+const BULK_BYTES_MIN: usize = 128 << 10;
 
 /// A commit that waits for its turn.
-pub(super) struct Waiting {
-    pub(super) commit: Admitted,
+pub(super) struct QueuedCommit {
+    pub(super) commit: AdmittedCommit,
     pub(super) bytes: usize,
-    pub(super) since: Instant,
-    pub(super) answer: oneshot::Sender<Answer>,
+    pub(super) queued_at: Instant,
+    pub(super) reply: oneshot::Sender<CommitResult>,
 }
 
 /// The queues, one a writer.
-pub(crate) struct Writers {
-    small: Vec<mpsc::Sender<Waiting>>,
-    bulk: Vec<mpsc::Sender<Waiting>>,
-    deadline: Duration,
+pub(crate) struct CommitQueues {
+    small: Vec<mpsc::Sender<QueuedCommit>>,
+    bulk: Vec<mpsc::Sender<QueuedCommit>>,
+    call_timeout: Duration,
 }
 
 /// What writers are started with.
-pub(crate) struct Start {
+pub(crate) struct WriterOptions {
     pub(crate) pool: Pool,
-    pub(crate) clock: Option<Arc<dyn Clock>>,
+    pub(crate) clock: Option<Arc<dyn StoreClock>>,
     pub(crate) writers: usize,
     pub(crate) bulk_writers: usize,
-    pub(crate) queue: usize,
-    pub(crate) deadline: Duration,
+    pub(crate) queue_capacity: usize,
+    pub(crate) call_timeout: Duration,
 }
 
-impl Writers {
+impl CommitQueues {
     /// Starts the writers as tasks. They end when this is dropped, after the commits that are under way.
-    pub(crate) fn start(start: &Start) -> Result<Self, Error> {
-        let queues = |count: usize| (0..count.max(1)).map(|_| start.writer()).collect::<Result<_, _>>();
-        Ok(Self { small: queues(start.writers)?, bulk: queues(start.bulk_writers)?, deadline: start.deadline })
+    pub(crate) fn start_writers(start: &WriterOptions) -> Result<Self, Error> {
+        let queues = |count: usize| (0..count.max(1)).map(|_| start.spawn_writer()).collect::<Result<_, _>>();
+        Ok(Self { small: queues(start.writers)?, bulk: queues(start.bulk_writers)?, call_timeout: start.call_timeout })
     }
 
     /// Has a commit performed.
-    pub(crate) async fn commit(&self, commit: Admitted) -> Answer {
-        let bytes = weight(commit.commit());
-        let queues = if bytes < BULK_BYTES { &self.small } else { &self.bulk };
-        let queue = &queues[turn(commit.commit(), queues.len())];
-        let place = timeout(self.deadline, queue.reserve()).await;
-        let place = place.map_err(|_| too_late())?.map_err(|_| Error::Closed)?;
+    pub(crate) async fn commit(&self, commit: AdmittedCommit) -> CommitResult {
+        let bytes = commit_bytes(commit.commit());
+        let queues = if bytes < BULK_BYTES_MIN { &self.small } else { &self.bulk };
+        let queue = &queues[writer_index(commit.commit(), queues.len())];
+        let place = timeout(self.call_timeout, queue.reserve()).await;
+        let place = place.map_err(|_| queue_timeout_error())?.map_err(|_| Error::Closed)?;
         let (answer, answered) = oneshot::channel();
-        place.send(Waiting { commit, bytes, since: Instant::now(), answer });
+        place.send(QueuedCommit { commit, bytes, queued_at: Instant::now(), reply: answer });
         answered.await.unwrap_or_else(|_| Err(Error::OutcomeUnknown("the writer has ended".to_owned())))
     }
 }
 
-impl Start {
-    fn writer(&self) -> Result<mpsc::Sender<Waiting>, Error> {
-        let (sender, queue) = mpsc::channel(self.queue.max(1));
+impl WriterOptions {
+    fn spawn_writer(&self) -> Result<mpsc::Sender<QueuedCommit>, Error> {
+        let (sender, queue) = mpsc::channel(self.queue_capacity.max(1));
         let (pool, clock) = (self.pool.clone(), self.clock.clone());
-        let (heads, mark) = (Heads::default(), Mark::new()?);
-        tokio::spawn(Writer { queue, pool, clock, deadline: self.deadline, heads, mark }.run());
+        let (heads, mark) = (RunHeadCache::default(), TransactionMark::new()?);
+        tokio::spawn(PostgresWriter { queue, pool, clock, call_timeout: self.call_timeout, head_cache: heads, mark }.run_loop());
         Ok(sender)
     }
 }
 
 /// The answer to a commit that has waited longer than anybody should.
-pub(super) fn too_late() -> Error {
+pub(super) fn queue_timeout_error() -> Error {
     Error::Unavailable("too many commits wait for the database".to_owned())
 }
 
 /// Which of so many writers performs a commit. Commits of a shard have the same: they hold a lock on it together, and
 /// whoever wants to renew the lease must not find it held by one or the other for ever. So do appends to a run: the
 /// writer remembers where it ends.
-fn turn(commit: &Commit, writers: usize) -> usize {
+fn writer_index(commit: &Commit, writers: usize) -> usize {
     let mut hasher = DefaultHasher::new();
-    let lease = commit.changes.iter().find(|change| change.table().name == ShardLease::TABLE.name);
+    let lease = commit.changes.iter().find(|change| change.table().name == ShardLeaseRow::TABLE.name);
     if let Some(fence) = commit.fences.first() {
-        Value::Int(i64::from(fence.shard.0)).hash(&mut hasher);
-    } else if let Some(Key(shard)) = lease.map(Change::key) {
+        ColumnValue::Int(i64::from(fence.shard.0)).hash(&mut hasher);
+    } else if let Some(RowKey(shard)) = lease.map(RowChange::key) {
         shard[0].hash(&mut hasher);
     } else if let Some(event) = commit.events.first() {
         event.run_id.hash(&mut hasher);
-    } else if let Some(step) = commit.moves.first() {
+    } else if let Some(step) = commit.reader_advances.first() {
         step.run.hash(&mut hasher);
     } else if let Some(append) = commit.journals.first() {
         append.execution.as_bytes().hash(&mut hasher);
@@ -102,37 +102,37 @@ fn turn(commit: &Commit, writers: usize) -> usize {
 }
 
 /// Roughly how many bytes a commit takes on its way.
-fn weight(commit: &Commit) -> usize {
-    let events = commit.events.iter().map(event::bytes).sum::<usize>();
+fn commit_bytes(commit: &Commit) -> usize {
+    let events = commit.events.iter().map(run_event::estimated_event_bytes).sum::<usize>();
     let journals = commit.journals.iter().map(|append| append.records.len()).sum::<usize>();
-    let rows = commit.changes.iter().filter_map(Change::row).flat_map(|row| &row.0);
-    events + journals + rows.map(Value::bytes).sum::<usize>()
+    let rows = commit.changes.iter().filter_map(RowChange::row).flat_map(|row| &row.0);
+    events + journals + rows.map(ColumnValue::size_in_bytes).sum::<usize>()
 }
 
 #[cfg(test)]
 mod tests {
     use onward_journal::Timestamp;
-    use onward_store::{Commit, Epoch, Shard, tables::ShardLease};
+    use onward_store::{Commit, ShardEpoch, ShardId, tables::ShardLeaseRow};
 
-    use super::turn;
+    use super::writer_index;
 
     #[test]
     fn commits_of_a_shard_and_its_lease_have_the_same_writer() {
         let mut turns = std::collections::BTreeSet::new();
         for number in 0..100 {
-            let shard = Shard(number);
-            let lease = ShardLease {
+            let shard = ShardId(number);
+            let lease = ShardLeaseRow {
                 shard,
                 node: "n".into(),
                 node_id: "n".into(),
-                epoch: Epoch(1),
+                epoch: ShardEpoch(1),
                 lease_until: Timestamp::EPOCH,
             };
-            let fenced = turn(&Commit::new().fence(shard, Epoch(1)), 4);
-            assert_eq!(turn(&Commit::new().update(&lease, 1), 4), fenced);
+            let fenced = writer_index(&Commit::new().fence_shard(shard, ShardEpoch(1)), 4);
+            assert_eq!(writer_index(&Commit::new().update(&lease, 1), 4), fenced);
             turns.insert(fenced);
         }
         assert_eq!(turns.len(), 4);
-        assert_eq!(turn(&Commit::new(), 1), 0);
+        assert_eq!(writer_index(&Commit::new(), 1), 0);
     }
 }

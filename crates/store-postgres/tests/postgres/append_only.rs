@@ -1,8 +1,8 @@
 //! What happened cannot be changed, whoever tries: the database itself refuses.
 
-use onward_journal::Text;
-use onward_store::tables::{CampaignRun, Job, OutboxItem};
-use onward_store::{Change, Commit, Error, Invalid, Page, Record as _, RunStateStore as _, Store as _, Value};
+use onward_journal::SharedText;
+use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
+use onward_store::{RowChange, Commit, Error, InvalidRequest, RunEventQuery, TableRecord as _, RunStateStore as _, Store as _, ColumnValue};
 use tokio_postgres::error::SqlState;
 
 use crate::sample::{append, event, execution, job, run};
@@ -11,7 +11,7 @@ use crate::server::{Fixture, connect, fresh};
 async fn filled() -> Fixture {
     let fixture = fresh().await;
     fixture.store.append_events(vec![event("a", 1), event("a", 2), event("b", 1)]).await.unwrap();
-    let commit = Commit::new().insert(&execution(1)).journal(append(1, 0)).journal(append(2, 0));
+    let commit = Commit::new().insert(&execution(1)).append_journal(append(1, 0)).append_journal(append(2, 0));
     fixture.store.commit(commit).await.unwrap();
     fixture
 }
@@ -39,7 +39,7 @@ async fn events_and_journals_are_never_updated_and_go_only_as_a_whole() {
         let refused = client.batch_execute(tampering).await.unwrap_err();
         assert_eq!(refused.code(), Some(&SqlState::RESTRICT_VIOLATION), "{tampering}: {refused:?}");
     }
-    assert_eq!(fixture.store.fetch_events(&run("a"), Page::default()).await.unwrap().len(), 2);
+    assert_eq!(fixture.store.fetch_events(&run("a"), RunEventQuery::default()).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -47,11 +47,11 @@ async fn deleting_the_head_of_a_run_deletes_the_whole_run() {
     let fixture = filled().await;
     let client = connect(&fixture.url).await;
     assert_eq!(client.execute("DELETE FROM runs WHERE run_id = 'a'", &[]).await.unwrap(), 1);
-    assert!(fixture.store.fetch_events(&run("a"), Page::default()).await.unwrap().is_empty());
-    assert_eq!(fixture.store.fetch_events(&run("b"), Page::default()).await.unwrap().len(), 1);
+    assert!(fixture.store.fetch_events(&run("a"), RunEventQuery::default()).await.unwrap().is_empty());
+    assert_eq!(fixture.store.fetch_events(&run("b"), RunEventQuery::default()).await.unwrap().len(), 1);
     // The store has not noticed, and need not.
     let again = fixture.store.append_event(event("a", 2)).await.unwrap();
-    assert_eq!((again.result.run_seq.get(), again.result.persisted), (1, true));
+    assert_eq!((again.result.run_seq.as_u64(), again.result.persisted), (1, true));
 }
 
 #[tokio::test]
@@ -66,9 +66,9 @@ async fn a_journal_stays_as_long_as_its_execution() {
     assert_eq!(client.execute(one, &[&kept]).await.unwrap(), 1);
 }
 
-fn item(status: &str, skipped: bool) -> OutboxItem {
-    let text = Text::from;
-    OutboxItem {
+fn item(status: &str, skipped: bool) -> OutboxItemRow {
+    let text = SharedText::from;
+    OutboxItemRow {
         id: text("item"),
         run_id: text("run"),
         job_id: text("job"),
@@ -77,7 +77,7 @@ fn item(status: &str, skipped: bool) -> OutboxItem {
         channel: text("email"),
         provider: text("provider"),
         recipient_id: text("recipient"),
-        recipient_address: Text::from("ada@example.org"),
+        recipient_address: SharedText::from("ada@example.org"),
         idempotency_key: text("key"),
         status: text(status),
         skipped,
@@ -96,14 +96,14 @@ fn item(status: &str, skipped: bool) -> OutboxItem {
 #[tokio::test]
 async fn the_database_refuses_statuses_that_do_not_exist() {
     let Fixture { store, cluster: _cluster, .. } = fresh().await;
-    let campaign = CampaignRun {
-        id: Text::from("run"),
-        campaign_id: Text::from("campaign"),
-        tenant_id: Text::from("tenant"),
-        workspace_id: Text::from("workspace"),
+    let campaign = CampaignRunRow {
+        id: SharedText::from("run"),
+        campaign_id: SharedText::from("campaign"),
+        tenant_id: SharedText::from("tenant"),
+        workspace_id: SharedText::from("workspace"),
         ordinal: 1,
-        channel: Text::from("fax"),
-        status: Text::from("queued"),
+        channel: SharedText::from("fax"),
+        status: SharedText::from("queued"),
         control: "active".into(),
         document: "{}".into(),
         audience_id: "everybody".into(),
@@ -118,23 +118,23 @@ async fn the_database_refuses_statuses_that_do_not_exist() {
         ended_at: None,
     };
     for (change, column) in [
-        (Change::insert(&item("lost", false)), "status"),
-        (Change::insert(&item("sent", true)), "skipped"),
-        (Change::insert(&OutboxItem { channel: Text::from("fax"), ..item("queued", false) }), "channel"),
-        (Change::insert(&Job { job_type: Text::from("fax_batch"), ..job("j", 0) }), "job_type"),
-        (Change::insert(&Job { status: Text::from("partial"), ..job("j", 0) }), "status"),
-        (Change::insert(&campaign), "channel"),
+        (RowChange::insert(&item("lost", false)), "status"),
+        (RowChange::insert(&item("sent", true)), "skipped"),
+        (RowChange::insert(&OutboxItemRow { channel: SharedText::from("fax"), ..item("queued", false) }), "channel"),
+        (RowChange::insert(&JobRow { job_type: SharedText::from("fax_batch"), ..job("j", 0) }), "job_type"),
+        (RowChange::insert(&JobRow { status: SharedText::from("partial"), ..job("j", 0) }), "status"),
+        (RowChange::insert(&campaign), "channel"),
         (
-            Change::insert(&CampaignRun { channel: Text::from("email"), status: Text::from("dead"), ..campaign }),
+            RowChange::insert(&CampaignRunRow { channel: SharedText::from("email"), status: SharedText::from("dead"), ..campaign }),
             "status",
         ),
     ] {
         let table = change.table().name;
         let mut commit = Commit::new().insert(&job("neighbour", 0));
         commit.changes.push(change);
-        let expected = Invalid::Value { table, column, reason: "the database does not take this value" };
+        let expected = InvalidRequest::Value { table, column, reason: "the database does not take this value" };
         assert_eq!(store.commit(commit).await, Err(Error::Invalid(expected)));
     }
-    assert_eq!(store.row(Job::TABLE, onward_store::Key(vec![Value::Text(Text::from("neighbour"))])).await, Ok(None));
+    assert_eq!(store.read_row(JobRow::TABLE, onward_store::RowKey(vec![ColumnValue::Text(SharedText::from("neighbour"))])).await, Ok(None));
     store.commit(Commit::new().insert(&item("skipped", true))).await.unwrap();
 }

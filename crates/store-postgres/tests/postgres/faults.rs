@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::poll;
-use onward_journal::Text;
+use onward_journal::SharedText;
 use onward_runs::{AppendResult, RunEventWrite};
-use onward_store::tables::Job;
-use onward_store::{Commit, Error, Key, Kind, Page, Records as _, RunStateStore as _, Store as _, Value};
-use onward_store_postgres::{Options, Postgres};
-use onward_testing::{Cluster, Durability, Wire};
+use onward_store::tables::JobRow;
+use onward_store::{Commit, Error, RowKey, StoreErrorKind, RunEventQuery, RecordReader as _, RunStateStore as _, Store as _, ColumnValue};
+use onward_store_postgres::{Options, PostgresStore};
+use onward_testing::{PostgresCluster, ClusterDurability, TcpProxy};
 use tokio::task::JoinSet;
 
 use crate::proxy::{Cut, Proxy};
@@ -25,23 +25,23 @@ const COUNT: u32 = 50;
 const RUNS: [&str; 3] = ["a", "b", "c"];
 
 /// Appends an event however long it takes.
-async fn persist(store: &Postgres, event: RunEventWrite) -> AppendResult {
+async fn persist(store: &PostgresStore, event: RunEventWrite) -> AppendResult {
     loop {
         match store.append_event(event.clone()).await {
             Ok(appended) => return appended.result,
-            Err(error) => assert!(matches!(error.kind(), Kind::Retry | Kind::Unknown), "{error}"),
+            Err(error) => assert!(matches!(error.kind(), StoreErrorKind::Retry | StoreErrorKind::Unknown), "{error}"),
         }
     }
 }
 
 /// Raises a counter however long it takes.
-async fn count_up(store: &Postgres, id: &str, times: u32) {
+async fn count_up(store: &PostgresStore, id: &str, times: u32) {
     let (mut known, mut is_in_doubt) = (0, false);
     while known < times {
-        let stored: Option<(Job, u64)> = match store.get(Key(vec![Value::Text(Text::from(id))])).await {
+        let stored: Option<(JobRow, u64)> = match store.read_record(RowKey(vec![ColumnValue::Text(SharedText::from(id))])).await {
             Ok(stored) => stored,
             Err(error) => {
-                assert_eq!(error.kind(), Kind::Retry, "{error}");
+                assert_eq!(error.kind(), StoreErrorKind::Retry, "{error}");
                 continue;
             }
         };
@@ -52,14 +52,14 @@ async fn count_up(store: &Postgres, id: &str, times: u32) {
             Some((_, version)) => Commit::new().update(&job(id, found + 1), version),
         };
         let answer = store.commit(commit).await.map_err(|error| error.kind());
-        assert!(matches!(answer, Ok(_) | Err(Kind::Retry | Kind::Unknown)), "{answer:?}");
-        is_in_doubt = answer == Err(Kind::Unknown);
+        assert!(matches!(answer, Ok(_) | Err(StoreErrorKind::Retry | StoreErrorKind::Unknown)), "{answer:?}");
+        is_in_doubt = answer == Err(StoreErrorKind::Unknown);
         known = found + u32::from(answer.is_ok());
     }
 }
 
 /// Appends to several runs and raises several counters, all at once. Returns what was acknowledged.
-async fn load(store: &Arc<Postgres>) -> Vec<AppendResult> {
+async fn load(store: &Arc<PostgresStore>) -> Vec<AppendResult> {
     let (mut appends, mut counts) = (JoinSet::new(), JoinSet::new());
     for task in 0..APPENDERS {
         let store = Arc::clone(store);
@@ -81,11 +81,11 @@ async fn load(store: &Arc<Postgres>) -> Vec<AppendResult> {
 }
 
 /// Everything that was acknowledged is there, where it was said to be, once.
-async fn audit(store: &Postgres, acknowledged: Vec<AppendResult>) {
+async fn audit(store: &PostgresStore, acknowledged: Vec<AppendResult>) {
     let mut stored = Vec::new();
     for name in RUNS {
-        let events = store.fetch_events(&run(name), Page::default()).await.unwrap();
-        let places: Vec<u64> = events.iter().map(|event| event.run_seq.get()).collect();
+        let events = store.fetch_events(&run(name), RunEventQuery::default()).await.unwrap();
+        let places: Vec<u64> = events.iter().map(|event| event.run_seq.as_u64()).collect();
         assert_eq!(places, (1..=places.len() as u64).collect::<Vec<u64>>());
         stored.extend(events.iter().map(|event| (event.event.event_id, event.run_seq, event.persisted_at)));
     }
@@ -96,8 +96,8 @@ async fn audit(store: &Postgres, acknowledged: Vec<AppendResult>) {
     assert_eq!(stored.len(), APPENDERS * EACH);
     assert_eq!(stored, acknowledged);
     for task in 0..COUNTERS {
-        let key = Key(vec![Value::Text(Text::from(format!("counter-{task}")))]);
-        let (counter, version): (Job, u64) = store.get(key).await.unwrap().unwrap();
+        let key = RowKey(vec![ColumnValue::Text(SharedText::from(format!("counter-{task}")))]);
+        let (counter, version): (JobRow, u64) = store.read_record(key).await.unwrap().unwrap();
         assert_eq!((counter.attempts, version), (COUNT, u64::from(COUNT)));
     }
 }
@@ -135,8 +135,8 @@ async fn cut_connections(url: String, is_done: Arc<AtomicBool>) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
-    let cluster = Arc::new(Cluster::start().unwrap());
-    let url = cluster.database().unwrap();
+    let cluster = Arc::new(PostgresCluster::start().unwrap());
+    let url = cluster.create_database().unwrap();
     let store = Arc::new(open(&url).await);
     let is_done = Arc::new(AtomicBool::new(false));
     let crashes = {
@@ -144,8 +144,8 @@ async fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
         tokio::task::spawn_blocking(move || {
             let mut crashes = 0;
             while !is_done.load(Ordering::SeqCst) && crashes < 5 {
-                cluster.kill().unwrap();
-                cluster.restart().unwrap();
+                cluster.stop_immediately().unwrap();
+                cluster.restart_server().unwrap();
                 crashes += 1;
             }
             crashes
@@ -160,17 +160,17 @@ async fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
 #[tokio::test]
 async fn every_store_call_has_a_deadline() {
     let cluster = careless();
-    let url = cluster.database().unwrap();
+    let url = cluster.create_database().unwrap();
     let deadline = Duration::from_secs(3);
-    let store = Postgres::open(&url, Options { deadline, ..Options::default() }).await.unwrap();
+    let store = PostgresStore::open(&url, Options { call_timeout: deadline, ..Options::default() }).await.unwrap();
     store.append_event(event("r", 1)).await.unwrap();
     store.commit(Commit::new().insert(&job("held", 0))).await.unwrap();
     let holder = connect(&url).await;
     holder.batch_execute("BEGIN; LOCK TABLE runs, job_queue IN ACCESS EXCLUSIVE MODE").await.unwrap();
-    assert!(matches!(store.append_event(event("r", 2)).await, Err(error) if error.kind() == Kind::Retry));
+    assert!(matches!(store.append_event(event("r", 2)).await, Err(error) if error.kind() == StoreErrorKind::Retry));
     let update = Commit::new().update(&job("held", 1), 1);
     assert!(matches!(store.commit(update.clone()).await, Err(Error::Unavailable(_))));
-    assert!(matches!(store.run(&run("r")).await, Err(Error::Unavailable(_))));
+    assert!(matches!(store.read_run_head(&run("r")).await, Err(Error::Unavailable(_))));
     holder.batch_execute("COMMIT").await.unwrap();
     assert!(store.append_event(event("r", 2)).await.unwrap().result.persisted);
     store.commit(update).await.unwrap();
@@ -198,11 +198,11 @@ async fn a_dropped_future_leaves_no_open_transaction() {
 /// A server that crashes gives numbers of transactions again that it had given and not written down.
 #[tokio::test]
 async fn a_transaction_that_was_lost_is_not_taken_for_another_of_its_number() {
-    let cluster = Cluster::start_with(Durability::Careless).unwrap();
-    let url = cluster.database().unwrap();
-    let wire = Wire::to(cluster.port()).unwrap();
+    let cluster = PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap();
+    let url = cluster.create_database().unwrap();
+    let wire = TcpProxy::forward_to(cluster.port()).unwrap();
     let wired = url.replace(&format!(":{}/", cluster.port()), &format!(":{}/", wire.port()));
-    let store = Arc::new(Postgres::open(&wired, Options::default()).await.unwrap());
+    let store = Arc::new(PostgresStore::open(&wired, Options::default()).await.unwrap());
     store.commit(Commit::new().insert(&job("first", 0))).await.unwrap();
     let holder = connect(&url).await;
     holder.batch_execute("BEGIN; LOCK TABLE job_queue IN SHARE MODE").await.unwrap();
@@ -214,9 +214,9 @@ async fn a_transaction_that_was_lost_is_not_taken_for_another_of_its_number() {
     wait_for_lock(&url).await;
     let held = "SELECT max(backend_xid::text::bigint) FROM pg_stat_activity";
     let number: i64 = holder.query_one(held, &[]).await.unwrap().get(0);
-    wire.shut(true);
-    cluster.kill().unwrap();
-    cluster.restart().unwrap();
+    wire.set_refusing(true);
+    cluster.stop_immediately().unwrap();
+    cluster.restart_server().unwrap();
     let other = connect(&url).await;
     let next = "SELECT pg_current_xact_id()::text::bigint";
     let given: i64 = other.query_one(next, &[]).await.unwrap().get(0);
@@ -226,9 +226,9 @@ async fn a_transaction_that_was_lost_is_not_taken_for_another_of_its_number() {
     }
     let fate = other.query_one("SELECT pg_xact_status($1::bigint::text::xid8)", &[&number]).await.unwrap();
     assert_eq!(fate.get::<_, &str>(0), "committed");
-    wire.shut(false);
+    wire.set_refusing(false);
     committing.await.unwrap().unwrap();
-    let stored: Option<(Job, u64)> = store.get(Key(vec![Value::Text(Text::from("lost"))])).await.unwrap();
+    let stored: Option<(JobRow, u64)> = store.read_record(RowKey(vec![ColumnValue::Text(SharedText::from("lost"))])).await.unwrap();
     assert!(stored.is_some(), "it was acknowledged");
 }
 
@@ -240,12 +240,12 @@ async fn cut_at_commit(cut: Cut) {
     let fixture = fresh().await;
     let proxy = Proxy::start(fixture.cluster.port()).await;
     let url = fixture.url.replace(&fixture.cluster.port().to_string(), &proxy.port().to_string());
-    let store = Postgres::open(&url, Options { writers: 1, ..Options::default() }).await.unwrap();
+    let store = PostgresStore::open(&url, Options { writers: 1, ..Options::default() }).await.unwrap();
     store.commit(Commit::new().insert(&job("j", 0))).await.unwrap();
     proxy.cut_next(COMMIT, cut);
     store.commit(Commit::new().update(&job("j", 1), 1)).await.unwrap();
     assert_eq!(proxy.cuts(), 1);
-    let stored: Option<(Job, u64)> = fixture.store.get(Key(vec![Value::Text(Text::from("j"))])).await.unwrap();
+    let stored: Option<(JobRow, u64)> = fixture.store.read_record(RowKey(vec![ColumnValue::Text(SharedText::from("j"))])).await.unwrap();
     assert_eq!(stored, Some((job("j", 1), 2)));
 }
 
@@ -270,9 +270,9 @@ async fn an_append_whose_end_was_not_heard_is_known_by_its_key() {
         store.append_events(vec![event("r", 2)]).await.unwrap();
         proxy.cut_next("step-3", cut);
         let answer = store.append_event(event("r", 3)).await.unwrap().result;
-        assert_eq!((answer.run_seq.get(), answer.idempotent), (3, cut == Cut::AfterPassingOn));
+        assert_eq!((answer.run_seq.as_u64(), answer.idempotent), (3, cut == Cut::AfterPassingOn));
         assert_eq!(proxy.cuts(), 1);
-        assert_eq!(fixture.store.fetch_events(&run("r"), Page::default()).await.unwrap().len(), 3);
+        assert_eq!(fixture.store.fetch_events(&run("r"), RunEventQuery::default()).await.unwrap().len(), 3);
     }
 }
 
@@ -282,7 +282,7 @@ async fn an_outcome_that_cannot_be_found_out_is_said_to_be_unknown() {
     let proxy = Proxy::start(fixture.cluster.port()).await;
     let url = fixture.url.replace(&fixture.cluster.port().to_string(), &proxy.port().to_string());
     let deadline = Duration::from_secs(3);
-    let store = Postgres::open(&url, Options { deadline, writers: 1, ..Options::default() }).await.unwrap();
+    let store = PostgresStore::open(&url, Options { call_timeout: deadline, writers: 1, ..Options::default() }).await.unwrap();
     store.commit(Commit::new().insert(&job("j", 0))).await.unwrap();
     proxy.cut_next(COMMIT, Cut::AfterPassingOn);
     proxy.stay_closed_after_the_cut();

@@ -34,9 +34,9 @@ async fn whatever_belongs_to_nothing_is_found() {
     ] {
         let fixture = fresh().await;
         fixture.store.append_events(vec![event("a", 1), event("a", 2), event("b", 1)]).await.unwrap();
-        assert_eq!(fixture.store.inspect().await.unwrap(), Vec::<String>::new());
+        assert_eq!(fixture.store.check_integrity().await.unwrap(), Vec::<String>::new());
         connect(&fixture.url).await.batch_execute(damage).await.unwrap();
-        let found = fixture.store.inspect().await.unwrap();
+        let found = fixture.store.check_integrity().await.unwrap();
         assert!(found.iter().any(|it| it.contains(words)), "{damage}: {found:?}");
     }
 }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use onward_store::{Error, Kind, Page, Purge, RunStateStore as _, Store as _};
-use onward_store_postgres::{Options, Postgres};
+use onward_store::{Error, StoreErrorKind, RunEventQuery, PurgeTarget, RunStateStore as _, Store as _};
+use onward_store_postgres::{Options, PostgresStore};
 
 use crate::sample::{event, run};
 use crate::server::{careless, connect, fresh};
 
 async fn refusal(url: &str) -> Error {
-    let options = Options { deadline: Duration::from_secs(5), ..Options::default() };
-    match Postgres::open(url, options).await {
+    let options = Options { call_timeout: Duration::from_secs(5), ..Options::default() };
+    match PostgresStore::open(url, options).await {
         Ok(_) => panic!("the database was opened"),
         Err(error) => error,
     }
@@ -20,12 +20,12 @@ async fn refusal(url: &str) -> Error {
 async fn a_store_that_is_opened_to_be_read_is_not_changed() {
     let fixture = fresh().await;
     fixture.store.append_event(event("r", 1)).await.unwrap();
-    let reading = Postgres::open_existing(&fixture.url, Options::default()).await.unwrap();
-    assert_eq!(reading.fetch_events(&run("r"), Page::default()).await.unwrap().len(), 1);
+    let reading = PostgresStore::open_read_only(&fixture.url, Options::default()).await.unwrap();
+    assert_eq!(reading.fetch_events(&run("r"), RunEventQuery::default()).await.unwrap().len(), 1);
     assert!(matches!(reading.append_event(event("r", 2)).await, Err(Error::Unusable(_))));
-    assert!(matches!(reading.purge(Purge::Run(run("r"))).await, Err(Error::Unusable(_))));
-    let empty = fixture.cluster.database().unwrap();
-    let refused = Postgres::open_existing(&empty, Options::default()).await.err();
+    assert!(matches!(reading.purge(PurgeTarget::Run(run("r"))).await, Err(Error::Unusable(_))));
+    let empty = fixture.cluster.create_database().unwrap();
+    let refused = PostgresStore::open_read_only(&empty, Options::default()).await.err();
     assert_eq!(refused, Some(Error::Unusable("there is no store in the database".to_owned())));
     let count = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace";
     assert_eq!(connect(&empty).await.query_one(count, &[]).await.unwrap().get::<_, i64>(0), 0);
@@ -36,14 +36,14 @@ async fn a_server_that_is_not_there_is_unavailable() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    assert_eq!(refusal(&format!("postgres://onward@127.0.0.1:{port}/onward")).await.kind(), Kind::Retry);
+    assert_eq!(refusal(&format!("postgres://onward@127.0.0.1:{port}/onward")).await.kind(), StoreErrorKind::Retry);
 }
 
 #[tokio::test]
 async fn a_database_that_is_not_there_is_unusable() {
     let cluster = careless();
-    let error = refusal(&cluster.url("nothing")).await;
-    assert_eq!(error.kind(), Kind::Fatal);
+    let error = refusal(&cluster.database_url("nothing")).await;
+    assert_eq!(error.kind(), StoreErrorKind::Fatal);
     assert!(error.to_string().contains("Create it first"), "{error}");
 }
 
@@ -51,7 +51,7 @@ async fn a_database_that_is_not_there_is_unusable() {
 async fn a_role_that_is_not_there_is_unusable_and_its_password_stays_secret() {
     let cluster = careless();
     let error = refusal(&format!("postgres://nobody:secret@127.0.0.1:{}/postgres", cluster.port())).await;
-    assert_eq!(error.kind(), Kind::Fatal);
+    assert_eq!(error.kind(), StoreErrorKind::Fatal);
     assert!(error.to_string().contains("Check user and password"), "{error}");
     assert!(!error.to_string().contains("secret"), "{error}");
 }
@@ -59,27 +59,27 @@ async fn a_role_that_is_not_there_is_unusable_and_its_password_stays_secret() {
 #[tokio::test]
 async fn a_role_without_rights_is_told_so() {
     let cluster = careless();
-    let url = cluster.database().unwrap();
+    let url = cluster.create_database().unwrap();
     let client = connect(&url).await;
     client.batch_execute("CREATE ROLE guest LOGIN; REVOKE ALL ON SCHEMA public FROM PUBLIC").await.unwrap();
     let error = refusal(&url.replace("onward@", "guest@")).await;
-    assert_eq!(error.kind(), Kind::Fatal);
+    assert_eq!(error.kind(), StoreErrorKind::Fatal);
     assert!(error.to_string().contains("The role needs the right"), "{error}");
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_unusable_when_tls_is_asked_for() {
     let cluster = careless();
-    let error = refusal(&format!("{}?sslmode=require", cluster.url("postgres"))).await;
-    assert_eq!(error.kind(), Kind::Fatal, "{error}");
+    let error = refusal(&format!("{}?sslmode=require", cluster.database_url("postgres"))).await;
+    assert_eq!(error.kind(), StoreErrorKind::Fatal, "{error}");
 }
 
 #[tokio::test]
 async fn a_database_of_another_encoding_is_unusable() {
     let cluster = careless();
-    let client = connect(&cluster.url("postgres")).await;
+    let client = connect(&cluster.database_url("postgres")).await;
     let sql = "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
     client.batch_execute(sql).await.unwrap();
-    let error = refusal(&cluster.url("latin")).await;
+    let error = refusal(&cluster.database_url("latin")).await;
     assert!(error.to_string().contains("LATIN1"), "{error}");
 }

@@ -6,22 +6,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::poll;
-use onward_journal::Text;
+use onward_journal::SharedText;
 use onward_runs::RunSeq;
-use onward_store::tables::Job;
+use onward_store::tables::JobRow;
 use onward_store::{
-    Commit, Error, Key, Kind, Outcome, Page, Record as _, Records as _, RunStateStore as _, Shard, Store as _, Value,
-    lease,
+    Commit, Error, RowKey, StoreErrorKind, ChangeOutcome, RunEventQuery, TableRecord as _, RecordReader as _, RunStateStore as _, ShardId, Store as _, ColumnValue,
+    shard_lease,
 };
-use onward_store_postgres::Postgres;
-use onward_testing::Cluster;
+use onward_store_postgres::PostgresStore;
+use onward_testing::PostgresCluster;
 use tokio::task::JoinSet;
 
 use crate::sample::{append, event, execution, job, run};
 use crate::server::{connect, fresh, open, wait_for_lock};
 
 /// Two handles on an empty store, as two processes would have, and the server they are on.
-async fn pair() -> ([Arc<Postgres>; 2], Arc<Cluster>) {
+async fn pair() -> ([Arc<PostgresStore>; 2], Arc<PostgresCluster>) {
     let fixture = fresh().await;
     let other = open(&fixture.url).await;
     ([Arc::new(fixture.store), Arc::new(other)], fixture.cluster)
@@ -50,8 +50,8 @@ async fn two_processes_append_to_the_same_runs_without_gaps_or_repeats() {
         done.unwrap();
     }
     for name in ["a", "b", "c"] {
-        let events = pair[0].fetch_events(&run(name), Page::default()).await.unwrap();
-        let places: Vec<u64> = events.iter().map(|event| event.run_seq.get()).collect();
+        let events = pair[0].fetch_events(&run(name), RunEventQuery::default()).await.unwrap();
+        let places: Vec<u64> = events.iter().map(|event| event.run_seq.as_u64()).collect();
         assert_eq!(places, (1..=(TASKS * EACH) as u64).collect::<Vec<u64>>());
         let keys: BTreeSet<_> = events.iter().map(|event| event.event.idempotency_key).collect();
         assert_eq!(keys.len(), events.len());
@@ -74,7 +74,7 @@ async fn the_same_first_event_from_everywhere_at_once_is_stored_once() {
         assert!(answers.iter().all(|answer| answer.idempotent != answer.persisted));
         let known = answers.iter().map(|answer| (answer.event_id, answer.run_seq, answer.persisted_at));
         assert_eq!(known.collect::<BTreeSet<_>>().len(), 1);
-        assert_eq!(pair[0].fetch_events(&run(&name), Page::default()).await.unwrap().len(), 1);
+        assert_eq!(pair[0].fetch_events(&run(&name), RunEventQuery::default()).await.unwrap().len(), 1);
     }
 }
 
@@ -86,12 +86,12 @@ async fn of_all_who_append_to_a_journal_at_the_same_place_one_does() {
         let mut tasks = JoinSet::new();
         for task in 0..8 {
             let store = Arc::clone(&pair[task % 2]);
-            tasks.spawn(async move { store.commit(Commit::new().journal(append(1, place))).await });
+            tasks.spawn(async move { store.commit(Commit::new().append_journal(append(1, place))).await });
         }
         let answers = tasks.join_all().await;
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
         let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
-        assert!(refused.map(Error::kind).all(|kind| kind == Kind::Conflict));
+        assert!(refused.map(Error::kind).all(|kind| kind == StoreErrorKind::Conflict));
     }
 }
 
@@ -102,7 +102,7 @@ async fn of_all_who_claim_a_shard_one_gets_it() {
         let mut tasks = JoinSet::new();
         for task in 0..8 {
             let store = Arc::clone(&pair[task % 2]);
-            tasks.spawn(async move { lease::claim(&*store, Shard(round), "node", 60_000).await.unwrap() });
+            tasks.spawn(async move { shard_lease::claim_shard(&*store, ShardId(round), "node", 60_000).await.unwrap() });
         }
         assert_eq!(tasks.join_all().await.into_iter().flatten().count(), 1);
     }
@@ -128,8 +128,8 @@ async fn a_reader_never_sees_an_event_before_those_that_come_before_it() {
             loop {
                 // Asked before looking, so that the last look sees everything.
                 let was_done = is_done.load(Ordering::SeqCst);
-                for event in store.fetch_events(&run("r"), Page::after(seen)).await.unwrap() {
-                    assert_eq!(event.run_seq, seen.next());
+                for event in store.fetch_events(&run("r"), RunEventQuery::starting_after(seen)).await.unwrap() {
+                    assert_eq!(event.run_seq, seen.next_seq());
                     seen = event.run_seq;
                 }
                 looks += 1;
@@ -144,7 +144,7 @@ async fn a_reader_never_sees_an_event_before_those_that_come_before_it() {
     }
     is_done.store(true, Ordering::SeqCst);
     let (seen, looks) = reader.await.unwrap();
-    assert_eq!(seen.get(), 360);
+    assert_eq!(seen.as_u64(), 360);
     assert!(looks > 10, "the reader looked {looks} times only");
 }
 
@@ -156,14 +156,14 @@ async fn purging_and_appending_at_once_leaves_a_whole_journal_or_none() {
         let store = Arc::clone(&pair[task % 2]);
         tasks.spawn(async move {
             for _ in 0..50 {
-                let chunks = store.journal(execution(1).execution_id, 0, 1_000).await.unwrap();
+                let chunks = store.read_journal(execution(1).execution_id, 0, 1_000).await.unwrap();
                 let length = chunks.last().map_or(0, |chunk| chunk.first + 1);
-                match store.commit(Commit::new().journal(append(1, length))).await {
+                match store.commit(Commit::new().append_journal(append(1, length))).await {
                     Ok(_) => {}
-                    Err(error) => assert_eq!(error.kind(), Kind::Conflict, "{error}"),
+                    Err(error) => assert_eq!(error.kind(), StoreErrorKind::Conflict, "{error}"),
                 }
                 if length % 5 == 4 {
-                    store.purge(onward_store::Purge::Execution(execution(1).execution_id)).await.unwrap();
+                    store.purge(onward_store::PurgeTarget::Execution(execution(1).execution_id)).await.unwrap();
                 }
             }
         });
@@ -171,23 +171,23 @@ async fn purging_and_appending_at_once_leaves_a_whole_journal_or_none() {
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    let chunks = pair[0].journal(execution(1).execution_id, 0, 1_000).await.unwrap();
+    let chunks = pair[0].read_journal(execution(1).execution_id, 0, 1_000).await.unwrap();
     let places: Vec<u64> = chunks.iter().map(|chunk| chunk.first).collect();
     assert_eq!(places, (0..places.len() as u64).collect::<Vec<u64>>());
 }
 
-fn key(id: &str) -> Key {
-    Key(vec![Value::Text(Text::from(id))])
+fn key(id: &str) -> RowKey {
+    RowKey(vec![ColumnValue::Text(SharedText::from(id))])
 }
 
 /// Claims the job over and over, until it is gone. Returns how often.
-async fn claim(store: Arc<Postgres>) -> u32 {
+async fn claim(store: Arc<PostgresStore>) -> u32 {
     let mut claims = 0;
-    while let Some((job, version)) = store.get::<Job>(key("j")).await.unwrap() {
-        let claimed = Job { attempts: job.attempts + 1, ..job };
+    while let Some((job, version)) = store.read_record::<JobRow>(key("j")).await.unwrap() {
+        let claimed = JobRow { attempts: job.attempts + 1, ..job };
         match store.commit(Commit::new().update(&claimed, version)).await {
             Ok(_) => claims += 1,
-            Err(error) => assert_eq!(error.kind(), Kind::Conflict, "{error}"),
+            Err(error) => assert_eq!(error.kind(), StoreErrorKind::Conflict, "{error}"),
         }
     }
     claims
@@ -203,9 +203,9 @@ async fn a_job_that_others_claim_all_the_time_is_gone_once_it_is_removed() {
         for task in 0..4 {
             claimers.spawn(claim(Arc::clone(&pair[task % 2])));
         }
-        while pair[0].get::<Job>(key("j")).await.unwrap().is_some_and(|(_, version)| version < 5) {}
-        assert_eq!(pair[0].commit(Commit::new().remove::<Job>(key("j"))).await.unwrap().changes, [Outcome::Made]);
-        assert_eq!(pair[1].row(Job::TABLE, key("j")).await, Ok(None));
+        while pair[0].read_record::<JobRow>(key("j")).await.unwrap().is_some_and(|(_, version)| version < 5) {}
+        assert_eq!(pair[0].commit(Commit::new().delete_if_exists::<JobRow>(key("j"))).await.unwrap().changes, [ChangeOutcome::Applied]);
+        assert_eq!(pair[1].read_row(JobRow::TABLE, key("j")).await, Ok(None));
         claims += claimers.join_all().await.into_iter().sum::<u32>();
     }
     assert!(claims >= 40, "{claims}");
@@ -217,12 +217,12 @@ async fn a_removal_that_waited_for_an_update_takes_the_updated_row() {
     fixture.store.commit(Commit::new().insert(&job("j", 0))).await.unwrap();
     let other = connect(&fixture.url).await;
     other.batch_execute("BEGIN; UPDATE job_queue SET attempts = 9, version = 2 WHERE id = 'j'").await.unwrap();
-    let mut removed = pin!(fixture.store.commit(Commit::new().remove::<Job>(key("j"))));
+    let mut removed = pin!(fixture.store.commit(Commit::new().delete_if_exists::<JobRow>(key("j"))));
     assert!(poll!(&mut removed).is_pending());
     wait_for_lock(&fixture.url).await;
     other.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(removed.await.unwrap().changes, [Outcome::Made]);
-    assert_eq!(fixture.store.row(Job::TABLE, key("j")).await, Ok(None));
+    assert_eq!(removed.await.unwrap().changes, [ChangeOutcome::Applied]);
+    assert_eq!(fixture.store.read_row(JobRow::TABLE, key("j")).await, Ok(None));
 }
 
 #[tokio::test]
@@ -234,14 +234,14 @@ async fn a_removal_that_waited_takes_what_was_inserted_meanwhile() {
                           INSERT INTO job_queue SELECT * FROM copied";
     let update = "UPDATE job_queue SET version = 2 WHERE id = 'j'";
     other.batch_execute(&format!("BEGIN; {insert_another}; {update}")).await.unwrap();
-    let both = Commit::new().remove::<Job>(key("a")).remove::<Job>(key("j"));
+    let both = Commit::new().delete_if_exists::<JobRow>(key("a")).delete_if_exists::<JobRow>(key("j"));
     let mut removed = pin!(fixture.store.commit(both));
     assert!(poll!(&mut removed).is_pending());
     wait_for_lock(&fixture.url).await;
     other.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(removed.await.unwrap().changes, [Outcome::Made, Outcome::Made]);
-    assert_eq!(fixture.store.row(Job::TABLE, key("j")).await, Ok(None));
-    assert_eq!(fixture.store.row(Job::TABLE, key("a")).await, Ok(None));
+    assert_eq!(removed.await.unwrap().changes, [ChangeOutcome::Applied, ChangeOutcome::Applied]);
+    assert_eq!(fixture.store.read_row(JobRow::TABLE, key("j")).await, Ok(None));
+    assert_eq!(fixture.store.read_row(JobRow::TABLE, key("a")).await, Ok(None));
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ async fn an_update_that_waited_for_a_removal_conflicts() {
     let (other, rival) = (connect(&fixture.url).await, open(&fixture.url).await);
     other.batch_execute("BEGIN; SELECT * FROM job_queue WHERE id = 'z' FOR UPDATE").await.unwrap();
     // The removal has locked the first row when it waits for the second.
-    let both = Commit::new().remove::<Job>(key("j")).remove::<Job>(key("z"));
+    let both = Commit::new().delete_if_exists::<JobRow>(key("j")).delete_if_exists::<JobRow>(key("z"));
     let mut removed = pin!(fixture.store.commit(both));
     assert!(poll!(&mut removed).is_pending());
     wait_for_lock(&fixture.url).await;
@@ -259,6 +259,6 @@ async fn an_update_that_waited_for_a_removal_conflicts() {
     assert!(poll!(&mut updated).is_pending());
     other.batch_execute("COMMIT").await.unwrap();
     removed.await.unwrap();
-    assert_eq!(updated.await.unwrap_err().kind(), Kind::Conflict);
-    assert_eq!(fixture.store.row(Job::TABLE, key("j")).await, Ok(None));
+    assert_eq!(updated.await.unwrap_err().kind(), StoreErrorKind::Conflict);
+    assert_eq!(fixture.store.read_row(JobRow::TABLE, key("j")).await, Ok(None));
 }

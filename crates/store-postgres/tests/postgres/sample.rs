@@ -4,10 +4,10 @@ use std::fmt::Debug;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use onward_journal::{ComponentDigest, ExecutionId, Text, Timestamp};
-use onward_runs::{Attempt, EventId, Extra, IdempotencyKey, KeyParts, RunEventWrite, RunId};
-use onward_store::tables::{Execution, Job, Message};
-use onward_store::{JournalAppend, Serial, Shard};
+use onward_journal::{ComponentDigest, ExecutionId, SharedText, Timestamp};
+use onward_runs::{AttemptNumber, RunEventId, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventWrite, RunId};
+use onward_store::tables::{ExecutionRow, JobRow, InboxMessageRow};
+use onward_store::{JournalAppend, SerialId, ShardId};
 
 fn valid<T: FromStr<Err: Debug>>(text: &str) -> T {
     text.parse().unwrap()
@@ -29,19 +29,19 @@ pub(crate) fn event(run: &str, step: usize) -> RunEventWrite {
         environment_id: valid("production"),
         plan_id: valid("plan"),
         plan_version: valid("1"),
-        engine_attempt_id: Attempt::FIRST,
-        logical_attempt_id: Attempt::FIRST,
+        engine_attempt_id: AttemptNumber::FIRST,
+        logical_attempt_id: AttemptNumber::FIRST,
         idempotency_key: IdempotencyKey::from_bytes([0; 32]),
         step_id: Some(valid(&format!("step-{step}"))),
         payload: None,
-        extra: Extra::NONE,
+        extra: ExtraFields::NONE,
     };
-    event.idempotency_key = KeyParts::of(&event, None).preimage().key();
+    event.idempotency_key = IdempotencyKeyParts::from_event(&event, None).current_preimage().compute_key();
     event
 }
 
 /// An id that is the same for the same run and step.
-fn event_id(run: &str, step: usize) -> EventId {
+fn event_id(run: &str, step: usize) -> RunEventId {
     let name = format!("{run}/{step}");
     let mut hash = 0xcbf2_9ce4_8422_2325_u128;
     for byte in name.bytes() {
@@ -50,20 +50,20 @@ fn event_id(run: &str, step: usize) -> EventId {
     let mut bytes = hash.to_be_bytes();
     bytes[6] = 0x40 | (bytes[6] & 0x0f);
     bytes[8] = 0x80 | (bytes[8] & 0x3f);
-    EventId::from_bytes(bytes).unwrap()
+    RunEventId::from_bytes(bytes).unwrap()
 }
 
-pub(crate) fn execution(number: u8) -> Execution {
-    Execution {
+pub(crate) fn execution(number: u8) -> ExecutionRow {
+    ExecutionRow {
         execution_id: ExecutionId::from_bytes([number; 32]),
         tenant_id: valid("tenant"),
         project_id: valid("project"),
         environment_id: valid("production"),
-        shard: Shard(0),
-        function: Text::from("function"),
+        shard: ShardId(0),
+        function: SharedText::from("function"),
         component_digest: ComponentDigest::from_bytes([0; 32]),
         start_key: None,
-        state: Text::from("Running"),
+        state: SharedText::from("Running"),
         wake_at: Timestamp::EPOCH,
         created_at: Timestamp::EPOCH,
         body: Arc::from([]),
@@ -72,17 +72,17 @@ pub(crate) fn execution(number: u8) -> Execution {
 
 pub(crate) fn append(number: u8, expected: u64) -> JournalAppend {
     let records = Arc::from(format!("event {expected}").as_bytes());
-    JournalAppend { execution: ExecutionId::from_bytes([number; 32]), expected, count: 1, records }
+    JournalAppend { execution: ExecutionId::from_bytes([number; 32]), expected_length: expected, count: 1, records }
 }
 
-pub(crate) fn job(id: &str, attempts: u32) -> Job {
-    Job {
-        id: Text::from(id),
-        run_id: Text::from("run"),
-        tenant_id: Text::from("tenant"),
-        workspace_id: Text::from("workspace"),
-        job_type: Text::from("email_send_batch"),
-        status: Text::from("queued"),
+pub(crate) fn job(id: &str, attempts: u32) -> JobRow {
+    JobRow {
+        id: SharedText::from(id),
+        run_id: SharedText::from("run"),
+        tenant_id: SharedText::from("tenant"),
+        workspace_id: SharedText::from("workspace"),
+        job_type: SharedText::from("email_send_batch"),
+        status: SharedText::from("queued"),
         attempts,
         run_after: Timestamp::EPOCH,
         locked_until: None,
@@ -100,13 +100,13 @@ pub(crate) fn job(id: &str, attempts: u32) -> Job {
     }
 }
 
-pub(crate) fn message(dedup_key: Option<&str>) -> Message {
-    Message {
-        message_id: Serial(None),
+pub(crate) fn message(dedup_key: Option<&str>) -> InboxMessageRow {
+    InboxMessageRow {
+        message_id: SerialId(None),
         execution_id: ExecutionId::from_bytes([1; 32]),
-        shard: Shard(0),
-        dedup_key: dedup_key.map(Text::from),
-        kind: Text::from("signal"),
+        shard: ShardId(0),
+        dedup_key: dedup_key.map(SharedText::from),
+        kind: SharedText::from("signal"),
         body: Arc::from([]),
         sent_at: Timestamp::EPOCH,
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_store::{Column, Table, Type, tables};
+use onward_store::{ColumnSchema, TableSchema, ColumnType, tables};
 use tokio_postgres::Client;
 
 use crate::server::{connect, fresh};
@@ -15,9 +15,9 @@ async fn the_tables_are_the_ones_that_are_described() {
     let client = connect(&fixture.url).await;
     let sql = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public'";
     let found: BTreeSet<String> = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
-    let described = tables::ALL.iter().map(|table| table.name).chain(SPECIAL).map(str::to_owned).collect();
+    let described = tables::ALL_TABLES.iter().map(|table| table.name).chain(SPECIAL).map(str::to_owned).collect();
     assert_eq!(found, described);
-    for table in tables::ALL {
+    for table in tables::ALL_TABLES {
         assert_eq!(columns(&client, table.name).await, described_columns(table), "{}", table.name);
         assert_eq!(indexes(&client, table.name).await, described_indexes(table), "{}", table.name);
     }
@@ -34,16 +34,16 @@ async fn columns(client: &Client, table: &str) -> Vec<Described> {
     rows.iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))).collect()
 }
 
-fn described_columns(table: &Table) -> Vec<Described> {
-    let sql_type = |of: Type| match of {
-        Type::Int | Type::Serial => "bigint",
-        Type::Bool => "boolean",
-        Type::Text => "text C",
-        Type::Bytes => "bytea",
-        Type::Time => "timestamp with time zone",
+fn described_columns(table: &TableSchema) -> Vec<Described> {
+    let sql_type = |of: ColumnType| match of {
+        ColumnType::Int | ColumnType::Serial => "bigint",
+        ColumnType::Bool => "boolean",
+        ColumnType::Text => "text C",
+        ColumnType::Bytes => "bytea",
+        ColumnType::Time => "timestamp with time zone",
     };
-    let described = |column: &Column| {
-        (column.name.to_owned(), sql_type(column.of).to_owned(), column.nullable, column.of == Type::Serial)
+    let described = |column: &ColumnSchema| {
+        (column.name.to_owned(), sql_type(column.column_type).to_owned(), column.nullable, column.column_type == ColumnType::Serial)
     };
     let version = ("version".to_owned(), "bigint".to_owned(), false, false);
     table.columns.iter().map(described).chain([version]).collect()
@@ -59,7 +59,7 @@ async fn indexes(client: &Client, table: &str) -> BTreeMap<String, Vec<String>> 
     client.query(sql, &[&table]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-fn described_indexes(table: &Table) -> BTreeMap<String, Vec<String>> {
+fn described_indexes(table: &TableSchema) -> BTreeMap<String, Vec<String>> {
     let name = table.name;
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
     let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
@@ -67,7 +67,7 @@ fn described_indexes(table: &Table) -> BTreeMap<String, Vec<String>> {
     let ordered = table
         .indexes
         .iter()
-        .map(|index| (format!("{name}_{}", index.name.to_lowercase()), owned(&table.order_of(Some(index)))));
+        .map(|index| (format!("{name}_{}", index.name.to_lowercase()), owned(&table.scan_order(Some(index)))));
     [(format!("{name}_pkey"), owned(&key))].into_iter().chain(unique).chain(ordered).collect()
 }
 
@@ -77,7 +77,7 @@ async fn unique_means_unique() {
     let client = connect(&fixture.url).await;
     let sql = "SELECT count(*) FROM pg_constraint WHERE conname LIKE '%\\_unique' AND contype = 'u'";
     let found: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
-    let sets = tables::ALL.iter().map(|table| table.unique.len()).sum::<usize>();
+    let sets = tables::ALL_TABLES.iter().map(|table| table.unique.len()).sum::<usize>();
     // Those of run events are the idempotency key and the id.
     assert_eq!(usize::try_from(found).unwrap(), sets + 2);
 }

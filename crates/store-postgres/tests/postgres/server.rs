@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use onward_store_postgres::{Options, Postgres};
-use onward_testing::{Cluster, Durability};
+use onward_store_postgres::{Options, PostgresStore};
+use onward_testing::{PostgresCluster, ClusterDurability};
 use tokio_postgres::{Client, NoTls};
 
 /// A server for tests that crash nothing.
-pub(crate) fn careless() -> Arc<Cluster> {
-    static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+pub(crate) fn careless() -> Arc<PostgresCluster> {
+    static SHARED: Mutex<Weak<PostgresCluster>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     shared.upgrade().unwrap_or_else(|| {
-        let cluster = Arc::new(Cluster::start_with(Durability::Careless).unwrap());
+        let cluster = Arc::new(PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap());
         *shared = Arc::downgrade(&cluster);
         cluster
     })
@@ -19,21 +19,21 @@ pub(crate) fn careless() -> Arc<Cluster> {
 
 /// A store, the URL of its database, and the server that it is on.
 pub(crate) struct Fixture {
-    pub(crate) store: Postgres,
+    pub(crate) store: PostgresStore,
     pub(crate) url: String,
-    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) cluster: Arc<PostgresCluster>,
 }
 
 /// An empty store.
 pub(crate) async fn fresh() -> Fixture {
     let cluster = careless();
-    let url = cluster.database().unwrap();
+    let url = cluster.create_database().unwrap();
     Fixture { store: open(&url).await, url, cluster }
 }
 
 /// A store on the database that `url` names.
-pub(crate) async fn open(url: &str) -> Postgres {
-    Postgres::open(url, Options::default()).await.unwrap()
+pub(crate) async fn open(url: &str) -> PostgresStore {
+    PostgresStore::open(url, Options::default()).await.unwrap()
 }
 
 /// A connection of our own, to look and to tamper with.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use onward_engine::verify::{self, Found};
-use onward_runs::{Accept, RunEventRecord};
-use onward_store::{Error, Page, RunStateStore as _, Store};
-use onward_store_sqlite::{Options, Sqlite};
-use onward_testing::Events;
+use onward_engine::verify::{self, VerifyIssue};
+use onward_runs::{AcceptedKeyForms, RunEventRecord};
+use onward_store::{Error, RunEventQuery, RunStateStore as _, Store};
+use onward_store_sqlite::{Options, SqliteStore};
+use onward_testing::RunEventGenerator;
 
 use crate::Place;
 
@@ -17,7 +17,7 @@ const STRIDE: usize = 67;
 async fn filled(place: &Place) -> Vec<RunEventRecord> {
     let store = place.open();
     for run in ["one", "two", "three"] {
-        store.append_events(Events::new(run).take(20)).await.unwrap();
+        store.append_events(RunEventGenerator::new(run).next_events(20)).await.unwrap();
     }
     everything(&*store).await.unwrap()
 }
@@ -25,8 +25,8 @@ async fn filled(place: &Place) -> Vec<RunEventRecord> {
 /// Every event of every run that the store lists.
 async fn everything(store: &dyn Store) -> Result<Vec<RunEventRecord>, Error> {
     let mut all = Vec::new();
-    for head in store.runs(None, None, 1_000).await? {
-        all.extend(store.run_events(&head.run_id, Page::default()).await?);
+    for head in store.list_run_heads(None, None, 1_000).await? {
+        all.extend(store.read_run_events(&head.run_id, RunEventQuery::default()).await?);
     }
     Ok(all)
 }
@@ -34,11 +34,11 @@ async fn everything(store: &dyn Store) -> Result<Vec<RunEventRecord>, Error> {
 /// What `verify` finds; that it cannot read the store to the end is a finding as well.
 async fn findings(store: &dyn Store) -> Vec<String> {
     let mut found = Vec::new();
-    let mut note = |it: &Found| -> std::io::Result<()> {
+    let mut note = |it: &VerifyIssue| -> std::io::Result<()> {
         found.push(it.to_string());
         Ok(())
     };
-    let stopped = verify::all(store, None, Accept::V2Only, &mut note, |_| ()).await.err();
+    let stopped = verify::verify_all_runs(store, None, AcceptedKeyForms::V2Only, &mut note, |_| ()).await.err();
     found.extend(stopped.map(|stopped| stopped.to_string()));
     found
 }
@@ -56,7 +56,7 @@ async fn a_bit_that_has_turned_is_never_served() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
         std::fs::write(place.path(), &bytes).unwrap();
-        let Ok(store) = Sqlite::open_existing(&place.path(), Options::default()) else {
+        let Ok(store) = SqliteStore::open_read_only(&place.path(), Options::default()) else {
             refused += 1;
             continue;
         };
@@ -112,7 +112,7 @@ async fn whatever_belongs_to_nothing_is_found() {
         let place = Place::new();
         filled(&place).await;
         place.raw().execute_batch(damage).unwrap();
-        let store: Arc<dyn Store> = Arc::new(Sqlite::open_existing(&place.path(), Options::default()).unwrap());
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open_read_only(&place.path(), Options::default()).unwrap());
         let found = findings(&*store).await;
         assert!(found.iter().any(|it| it.contains(words)), "{damage}: {found:?}");
     }
@@ -132,11 +132,11 @@ async fn an_event_that_was_replaced_is_not_served() {
         .unwrap();
     let store = place.open();
     let run = &written[0].event.run_id;
-    let runs = store.runs(None, None, 10).await.unwrap();
+    let runs = store.list_run_heads(None, None, 10).await.unwrap();
     assert!(runs.iter().any(|head| head.run_id == *run));
     let mut refusals = Vec::new();
     for head in runs {
-        refusals.extend(store.fetch_events(&head.run_id, Page::default()).await.err().map(|error| error.to_string()));
+        refusals.extend(store.fetch_events(&head.run_id, RunEventQuery::default()).await.err().map(|error| error.to_string()));
     }
     assert_eq!(refusals.len(), 1);
     assert!(refusals[0].contains("event 3 of run"), "{refusals:?}");

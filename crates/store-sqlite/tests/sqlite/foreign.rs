@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use onward_engine::projector::{Options, Projector};
-use onward_engine::verify::{self, Wrong};
-use onward_runs::{Accept, RunSeq};
-use onward_store::tables::Snapshot;
-use onward_store::{Field as _, Key, Records as _, RunStateStore as _, Store};
-use onward_testing::Events;
+use onward_engine::projector::{ProjectorOptions, Projector};
+use onward_engine::verify::{self, VerifyIssueKind};
+use onward_runs::{AcceptedKeyForms, RunSeq};
+use onward_store::tables::RunSnapshotRow;
+use onward_store::{ColumnCodec as _, RowKey, RecordReader as _, RunStateStore as _, Store};
+use onward_testing::RunEventGenerator;
 
 use crate::Place;
 
@@ -22,13 +22,13 @@ fn punch(place: &Place, seq: u64) {
     .unwrap();
 }
 
-async fn findings(store: &Arc<dyn Store>) -> Vec<Wrong> {
+async fn findings(store: &Arc<dyn Store>) -> Vec<VerifyIssueKind> {
     let mut found = Vec::new();
-    let mut note = |it: &verify::Found| -> std::io::Result<()> {
-        found.push(it.wrong);
+    let mut note = |it: &verify::VerifyIssue| -> std::io::Result<()> {
+        found.push(it.kind);
         Ok(())
     };
-    verify::all(&**store, None, Accept::V2Only, &mut note, |_| ()).await.unwrap();
+    verify::verify_all_runs(&**store, None, AcceptedKeyForms::V2Only, &mut note, |_| ()).await.unwrap();
     found
 }
 
@@ -36,21 +36,21 @@ async fn findings(store: &Arc<dyn Store>) -> Vec<Wrong> {
 async fn a_hole_stops_the_projector_until_the_whole_log_has_been_read() {
     let place = Place::new();
     let store = place.open();
-    let events = Events::new("foreign").take(9);
+    let events = RunEventGenerator::new("foreign").next_events(9);
     let run = events[0].run_id.clone();
     store.append_events(events.clone()).await.unwrap();
     punch(&place, 5);
-    let mut projector = Projector::new(Arc::clone(&store), Options::default());
-    assert_eq!(projector.pass().await.unwrap().stale, 1);
-    let key = || Key(vec![run.to_value()]);
-    let (row, _): (Snapshot, u64) = store.get(key()).await.unwrap().unwrap();
-    assert_eq!((&*row.condition, row.last_event_seq.get()), ("STALE", 4));
-    projector.pass().await.unwrap();
-    let (row, _): (Snapshot, u64) = store.get(key()).await.unwrap().unwrap();
+    let mut projector = Projector::new(Arc::clone(&store), ProjectorOptions::default());
+    assert_eq!(projector.run_pass().await.unwrap().stale, 1);
+    let key = || RowKey(vec![run.to_value()]);
+    let (row, _): (RunSnapshotRow, u64) = store.read_record(key()).await.unwrap().unwrap();
+    assert_eq!((&*row.condition, row.last_event_seq.as_u64()), ("STALE", 4));
+    projector.run_pass().await.unwrap();
+    let (row, _): (RunSnapshotRow, u64) = store.read_record(key()).await.unwrap().unwrap();
     assert_eq!((row.is_whole, row.last_event_seq), (false, RunSeq::new(10).unwrap()));
-    assert_eq!(findings(&store).await, [Wrong::Store, Wrong::Gap], "the trigger that was in the way, and the hole");
-    let more = Events::new("foreign").take(12).split_off(9);
-    assert_eq!(store.append_events(more).await.unwrap()[0].result.run_seq.get(), 11, "we go on after what is there");
-    projector.pass().await.unwrap();
+    assert_eq!(findings(&store).await, [VerifyIssueKind::Store, VerifyIssueKind::Gap], "the trigger that was in the way, and the hole");
+    let more = RunEventGenerator::new("foreign").next_events(12).split_off(9);
+    assert_eq!(store.append_events(more).await.unwrap()[0].result.run_seq.as_u64(), 11, "we go on after what is there");
+    projector.run_pass().await.unwrap();
     assert_eq!(store.get_snapshot(&run).await.unwrap(), Some(store.project_snapshot(&run).await.unwrap()));
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use onward_journal::Timestamp;
-use onward_store::tables::CampaignRun;
-use onward_store::{Commit, Conflict, Error, Invalid, Record as _, Records as _, RunStateStore as _, Scan, Store};
-use onward_testing::Events;
+use onward_store::tables::CampaignRunRow;
+use onward_store::{Commit, CommitConflict, Error, InvalidRequest, TableRecord as _, RecordReader as _, RunStateStore as _, TableScan, Store};
+use onward_testing::RunEventGenerator;
 
 use crate::Place;
 
-pub(crate) fn campaign_run(id: usize, status: &str) -> CampaignRun {
-    CampaignRun {
+pub(crate) fn campaign_run(id: usize, status: &str) -> CampaignRunRow {
+    CampaignRunRow {
         id: format!("run-{id:04}").into(),
         campaign_id: "spring".into(),
         tenant_id: "t".into(),
@@ -46,14 +46,14 @@ async fn what_the_database_refuses_fails_alone() {
         let (id, outcome) = done.unwrap();
         match outcome {
             Ok(_) => assert_ne!(id % 7, 3),
-            Err(Error::Invalid(Invalid::Refused(words))) => {
+            Err(Error::Invalid(InvalidRequest::RefusedByDatabase(words))) => {
                 assert_eq!(id % 7, 3);
                 assert!(words.contains("campaign_runs_status_check"), "{words}");
             }
             Err(error) => panic!("{id}: {error}"),
         }
     }
-    let rows: Vec<(CampaignRun, u64)> = store.list(Scan::all::<CampaignRun>()).await.unwrap();
+    let rows: Vec<(CampaignRunRow, u64)> = store.list_records(TableScan::all_rows::<CampaignRunRow>()).await.unwrap();
     assert_eq!(rows.len(), (0..200).filter(|id| id % 7 != 3).count());
 }
 
@@ -61,7 +61,7 @@ async fn what_the_database_refuses_fails_alone() {
 async fn a_group_with_duplicates_and_stolen_ids_settles_each_by_itself() {
     let place = Place::new();
     let store = place.open();
-    let events = Events::new("group").take(300);
+    let events = RunEventGenerator::new("group").next_events(300);
     store.append_events(events[..100].to_vec()).await.unwrap();
     let mut waiting = tokio::task::JoinSet::new();
     for (place, event) in events.iter().enumerate() {
@@ -74,12 +74,12 @@ async fn a_group_with_duplicates_and_stolen_ids_settles_each_by_itself() {
     while let Some(done) = waiting.join_next().await {
         match done.unwrap() {
             (place, Ok(appended)) => assert_eq!(appended.result.idempotent, place < 100),
-            (place, Err(Error::Conflict(Conflict::EventIdTaken { .. }))) => assert_eq!(place % 10, 0),
+            (place, Err(Error::Conflict(CommitConflict::EventIdTaken { .. }))) => assert_eq!(place % 10, 0),
             (place, Err(error)) => panic!("{place}: {error}"),
         }
     }
-    let head = store.run(&events[0].run_id).await.unwrap().unwrap();
-    assert_eq!(head.last_seq.get(), 290);
+    let head = store.read_run_head(&events[0].run_id).await.unwrap().unwrap();
+    assert_eq!(head.last_seq.as_u64(), 290);
 }
 
 #[tokio::test]
@@ -87,9 +87,9 @@ async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
     let place = Place::new();
     let store = place.open();
     let row = campaign_run(1, "queued");
-    let key = CampaignRun::TABLE.key_of(&row.to_row());
-    let remove = || Commit::new().remove::<CampaignRun>(key.clone());
-    let unhurried = |commit| store.commit(Commit { is_unhurried: true, ..commit });
+    let key = CampaignRunRow::TABLE.key_of(&row.to_row());
+    let remove = || Commit::new().delete_if_exists::<CampaignRunRow>(key.clone());
+    let unhurried = |commit| store.commit(Commit { is_background: true, ..commit });
     // They are asked for in this order, and do not wait for each other.
     let (inserted, updated, removed, late, again) = tokio::join!(
         biased;
@@ -100,15 +100,15 @@ async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
         unhurried(remove()),
     );
     inserted.and(updated).and(removed).and(again).unwrap();
-    assert!(matches!(late, Err(Error::Conflict(Conflict::RowVersion { expected: 2, found: 0, .. }))), "{late:?}");
-    assert_eq!(store.row(CampaignRun::TABLE, key).await, Ok(None));
+    assert!(matches!(late, Err(Error::Conflict(CommitConflict::RowVersion { expected: 2, found: 0, .. }))), "{late:?}");
+    assert_eq!(store.read_row(CampaignRunRow::TABLE, key).await, Ok(None));
 }
 
 #[tokio::test]
 async fn an_answer_nobody_waits_for_is_no_loss() {
     let place = Place::new();
     let store: Arc<dyn Store> = place.open();
-    let events = Events::new("dropped").take(50);
+    let events = RunEventGenerator::new("dropped").next_events(50);
     for event in events.clone() {
         let waiting = tokio::spawn({
             let store = Arc::clone(&store);
@@ -118,5 +118,5 @@ async fn an_answer_nobody_waits_for_is_no_loss() {
         waiting.abort();
     }
     let again = store.append_events(events).await.unwrap();
-    assert_eq!(again.last().unwrap().result.run_seq.get(), 50);
+    assert_eq!(again.last().unwrap().result.run_seq.as_u64(), 50);
 }

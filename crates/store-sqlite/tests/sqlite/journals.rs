@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use onward_journal::{ExecutionId, Timestamp};
-use onward_store::tables::ShardLease;
-use onward_store::{Commit, Conflict, Epoch, Error, Invalid, JournalAppend, Purge, Shard, Store};
+use onward_store::tables::ShardLeaseRow;
+use onward_store::{Commit, CommitConflict, ShardEpoch, Error, InvalidRequest, JournalAppend, PurgeTarget, ShardId, Store};
 
 use crate::Place;
 use crate::groups::campaign_run;
@@ -14,7 +14,7 @@ use crate::groups::campaign_run;
 type Parts = Vec<(u64, u32, Vec<u8>)>;
 
 fn append(execution: ExecutionId, expected: u64, count: u32, records: &[u8]) -> Commit {
-    Commit::new().journal(JournalAppend { execution, expected, count, records: records.into() })
+    Commit::new().append_journal(JournalAppend { execution, expected_length: expected, count, records: records.into() })
 }
 
 fn length(parts: &Parts) -> u64 {
@@ -22,7 +22,7 @@ fn length(parts: &Parts) -> u64 {
 }
 
 async fn read(store: &dyn Store, execution: ExecutionId, from: u64, limit: usize) -> Parts {
-    let chunks = store.journal(execution, from, limit).await.unwrap();
+    let chunks = store.read_journal(execution, from, limit).await.unwrap();
     chunks.into_iter().map(|chunk| (chunk.first, chunk.count, chunk.records.to_vec())).collect()
 }
 
@@ -51,12 +51,12 @@ async fn whoever_writes_everybody_finds_every_part_of_every_journal() {
             let end = length(parts);
             match dice.roll(20) {
                 0 => {
-                    assert_eq!(store.purge(Purge::Execution(execution)).await.unwrap(), !parts.is_empty());
+                    assert_eq!(store.purge(PurgeTarget::Execution(execution)).await.unwrap(), !parts.is_empty());
                     parts.clear();
                 }
                 1 => {
                     let refused = store.commit(append(execution, end + 1, 1, b"too far")).await.unwrap_err();
-                    let expected = Conflict::JournalLength { execution, expected: end + 1, found: end };
+                    let expected = CommitConflict::JournalLength { execution, expected: end + 1, found: end };
                     assert_eq!(refused, Error::from(expected), "seed {seed}, turn {turn}");
                 }
                 _ => {
@@ -72,7 +72,7 @@ async fn whoever_writes_everybody_finds_every_part_of_every_journal() {
             let found = read(&*stores[usize::try_from(dice.roll(2)).unwrap()], execution, from, limit).await;
             assert_eq!(found, expected.cloned().collect::<Parts>(), "seed {seed}, turn {turn}, from {from}");
         }
-        assert_eq!(stores[0].inspect().await.unwrap(), [""; 0], "seed {seed}");
+        assert_eq!(stores[0].check_integrity().await.unwrap(), [""; 0], "seed {seed}");
     }
 }
 
@@ -80,19 +80,19 @@ async fn whoever_writes_everybody_finds_every_part_of_every_journal() {
 async fn a_shard_that_another_process_has_taken_is_lost_at_once() {
     let place = Place::new();
     let (old, new) = (place.open(), place.open());
-    let lease = |epoch| ShardLease {
-        shard: Shard(3),
+    let lease = |epoch| ShardLeaseRow {
+        shard: ShardId(3),
         node: "n".into(),
         node_id: "n".into(),
-        epoch: Epoch(epoch),
+        epoch: ShardEpoch(epoch),
         lease_until: Timestamp::EPOCH,
     };
     let step =
-        |number: u8, epoch| append(ExecutionId::from_bytes([number; 32]), 0, 1, b"step").fence(Shard(3), Epoch(epoch));
+        |number: u8, epoch| append(ExecutionId::from_bytes([number; 32]), 0, 1, b"step").fence_shard(ShardId(3), ShardEpoch(epoch));
     old.commit(Commit::new().insert(&lease(1))).await.unwrap();
     old.commit(step(1, 1)).await.unwrap();
     new.commit(Commit::new().update(&lease(2), 1)).await.unwrap();
-    let fenced = Conflict::Fenced { shard: Shard(3), held: Epoch(2), given: Epoch(1) };
+    let fenced = CommitConflict::Fenced { shard: ShardId(3), held: ShardEpoch(2), given: ShardEpoch(1) };
     assert_eq!(old.commit(step(2, 1)).await.unwrap_err(), Error::from(fenced));
     new.commit(step(2, 2)).await.unwrap();
     // And by the same one: what it knows of the shard is no longer true.
@@ -114,7 +114,7 @@ async fn a_journal_does_not_grow_by_what_the_database_has_refused() {
         let other = ExecutionId::from_bytes([100 + number; 32]);
         waiting.spawn(async move {
             let refused = store.commit(append(execution, 2, 1, b"refused").insert(&invalid)).await;
-            assert!(matches!(refused, Err(Error::Invalid(Invalid::Refused(_)))), "{refused:?}");
+            assert!(matches!(refused, Err(Error::Invalid(InvalidRequest::RefusedByDatabase(_)))), "{refused:?}");
             store.commit(append(other, 0, 1, b"neighbour")).await.unwrap();
         });
     }
@@ -133,14 +133,14 @@ async fn parts_that_are_there_twice_or_are_not_in_the_index_are_found() {
     for part in 0..70 {
         store.commit(append(execution, part, 1, b"part")).await.unwrap();
     }
-    assert_eq!(store.inspect().await.unwrap(), [""; 0]);
+    assert_eq!(store.check_integrity().await.unwrap(), [""; 0]);
     let raw = place.raw();
     raw.execute_batch(
         "DROP TRIGGER journal_index_goes_with_what_it_points_at; DELETE FROM journal_index WHERE first_sequence = 5;
          INSERT INTO journal (journal_no, first_sequence, events, records) VALUES (1, 69, 1, x'00')",
     )
     .unwrap();
-    let found = store.inspect().await.unwrap().join("\n");
+    let found = store.check_integrity().await.unwrap().join("\n");
     assert!(found.contains("the events at 6 of journal number 1 are not in the index"), "{found}");
     assert!(found.contains("the events from 69 on of journal number 1 are there more than once"), "{found}");
 }

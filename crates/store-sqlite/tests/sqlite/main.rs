@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use onward_store::{Error, Store};
-use onward_store_sqlite::{Options, Sqlite};
+use onward_store_sqlite::{Options, SqliteStore};
 use tempfile::TempDir;
 
 /// A folder with a store in it.
@@ -36,7 +36,7 @@ impl Place {
     }
 
     fn try_open(&self) -> Result<Arc<dyn Store>, Error> {
-        Ok(Arc::new(Sqlite::open(&self.path(), Options::default())?))
+        Ok(Arc::new(SqliteStore::open(&self.path(), Options::default())?))
     }
 
     fn open(&self) -> Arc<dyn Store> {

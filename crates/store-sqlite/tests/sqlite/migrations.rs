@@ -3,7 +3,7 @@
 use std::fs;
 use std::thread;
 
-use onward_store::{Error, Kind};
+use onward_store::{Error, StoreErrorKind};
 
 use crate::Place;
 
@@ -23,7 +23,7 @@ fn a_newer_file_is_left_alone_and_the_reason_is_clear() {
     drop(place.open());
     place.raw().execute("INSERT INTO onward_migrations VALUES (99, 'of_tomorrow', 'ab', 0)", []).unwrap();
     let Err(error) = place.try_open() else { panic!("opened") };
-    assert_eq!(error.kind(), Kind::Fatal);
+    assert_eq!(error.kind(), StoreErrorKind::Fatal);
     assert!(error.to_string().contains("newer than this program: it is at schema 99 (of_tomorrow)"), "{error}");
 }
 
@@ -56,7 +56,7 @@ fn another_programs_database_is_refused() {
 fn a_folder_that_is_not_there_is_said_to_be_the_reason() {
     let place = Place::new();
     let path = place.folder.path().join("absent/store.db");
-    let Err(error) = onward_store_sqlite::Sqlite::open(&path, onward_store_sqlite::Options::default()) else {
+    let Err(error) = onward_store_sqlite::SqliteStore::open(&path, onward_store_sqlite::Options::default()) else {
         panic!("opened");
     };
     assert!(error.to_string().contains("there is no folder") && error.to_string().contains("absent"), "{error}");
@@ -76,19 +76,19 @@ fn eight_at_once_make_one_schema() {
 
 #[tokio::test]
 async fn who_only_reads_changes_nothing_and_waits_for_nobody() {
-    use onward_store::{Page, RunStateStore as _};
+    use onward_store::{RunEventQuery, RunStateStore as _};
     let place = Place::new();
-    let read = || onward_store_sqlite::Sqlite::open_existing(&place.path(), onward_store_sqlite::Options::default());
+    let read = || onward_store_sqlite::SqliteStore::open_read_only(&place.path(), onward_store_sqlite::Options::default());
     assert!(read().is_err() && !place.path().exists(), "nothing is made");
     fs::write(place.path(), "").unwrap();
     assert!(read().is_err());
     assert_eq!(fs::read(place.path()).unwrap(), b"", "nothing is written");
-    let events = onward_testing::Events::new("read").take(3);
+    let events = onward_testing::RunEventGenerator::new("read").next_events(3);
     place.open().append_events(events.clone()).await.unwrap();
     let writer = place.raw();
     writer.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let store = read().unwrap();
-    assert_eq!(store.fetch_events(&events[0].run_id, Page::default()).await.unwrap().len(), 3);
+    assert_eq!(store.fetch_events(&events[0].run_id, RunEventQuery::default()).await.unwrap().len(), 3);
     let refused = store.append_events(events).await.unwrap_err();
     assert!(refused.to_string().contains("for reading only"), "{refused}");
 }

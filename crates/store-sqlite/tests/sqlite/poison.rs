@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use onward_store::{Error, Kind, Page, RunStateStore as _};
-use onward_testing::{Events, Fault};
+use onward_store::{Error, StoreErrorKind, RunEventQuery, RunStateStore as _};
+use onward_testing::{RunEventGenerator, DiskFault};
 
 use crate::Place;
 
@@ -17,11 +17,11 @@ fn child() {
     let folder = std::env::var(FOLDER).unwrap();
     let path = std::path::Path::new(&folder).join("store.db");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let Ok(store) = onward_store_sqlite::Sqlite::open(&path, onward_store_sqlite::Options::default()) else {
+    let Ok(store) = onward_store_sqlite::SqliteStore::open(&path, onward_store_sqlite::Options::default()) else {
         println!("acknowledged 0, not opened");
         return;
     };
-    let events = Events::new("poison").take(30);
+    let events = RunEventGenerator::new("poison").next_events(30);
     let mut acknowledged = 0;
     let mut poisoned = false;
     for event in events.clone() {
@@ -32,12 +32,12 @@ fn child() {
             }
             Err(error) => {
                 assert!(matches!(error, Error::Poisoned(_)), "{error}");
-                assert_eq!(error.kind(), Kind::Fatal);
+                assert_eq!(error.kind(), StoreErrorKind::Fatal);
                 poisoned = true;
             }
         }
     }
-    let read = runtime.block_on(store.fetch_events(&events[0].run_id, Page::default())).unwrap();
+    let read = runtime.block_on(store.fetch_events(&events[0].run_id, RunEventQuery::default())).unwrap();
     assert!(read.len() >= acknowledged, "what was acknowledged can still be read");
     drop(store);
     println!("acknowledged {acknowledged}, poisoned {poisoned}");
@@ -50,7 +50,7 @@ fn a_store_that_failed_to_sync_acknowledges_nothing_any_more_and_leaves_its_log_
         let place = Place::new();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "poison::child", "--ignored", "--nocapture"]).env(FOLDER, place.folder.path());
-        Fault::Sync.at(nth, &mut command);
+        DiskFault::Sync.inject_at(nth, &mut command);
         let output = command.output().unwrap();
         let words = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "sync {nth}: {words}{}", String::from_utf8_lossy(&output.stderr));
@@ -61,8 +61,8 @@ fn a_store_that_failed_to_sync_acknowledges_nothing_any_more_and_leaves_its_log_
         let acknowledged = words.split("acknowledged ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
         let store = place.open();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let run = Events::new("poison").take(1).remove(0).run_id;
-        let stored = runtime.block_on(store.fetch_events(&run, Page::default())).unwrap().len();
+        let run = RunEventGenerator::new("poison").next_events(1).remove(0).run_id;
+        let stored = runtime.block_on(store.fetch_events(&run, RunEventQuery::default())).unwrap().len();
         assert!(stored >= acknowledged.parse().unwrap(), "sync {nth}: {stored} of {acknowledged}");
     }
     assert!(poisonings >= 15, "only {poisonings} syncs failed while appending");

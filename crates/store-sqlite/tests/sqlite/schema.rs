@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use onward_store::{Table, Type, tables};
+use onward_store::{TableSchema, ColumnType, tables};
 use rusqlite::Connection;
 
 use crate::Place;
@@ -12,7 +12,7 @@ fn every_declared_table_is_there_column_by_column() {
     let place = Place::new();
     drop(place.open());
     let raw = place.raw();
-    for table in tables::ALL {
+    for table in tables::ALL_TABLES {
         assert_eq!(columns(&raw, table.name), declared(table), "{}", table.name);
     }
 }
@@ -23,13 +23,13 @@ fn columns(raw: &Connection, table: &str) -> Vec<(String, String, bool)> {
     rows.map(Result::unwrap).collect()
 }
 
-fn declared(table: &Table) -> Vec<(String, String, bool)> {
+fn declared(table: &TableSchema) -> Vec<(String, String, bool)> {
     let of = |of| match of {
-        Type::Int | Type::Bool | Type::Time | Type::Serial => "INTEGER",
-        Type::Text => "TEXT",
-        Type::Bytes => "BLOB",
+        ColumnType::Int | ColumnType::Bool | ColumnType::Time | ColumnType::Serial => "INTEGER",
+        ColumnType::Text => "TEXT",
+        ColumnType::Bytes => "BLOB",
     };
-    let columns = table.columns.iter().map(|it| (it.name.to_owned(), of(it.of).to_owned(), !it.nullable));
+    let columns = table.columns.iter().map(|it| (it.name.to_owned(), of(it.column_type).to_owned(), !it.nullable));
     columns.chain([("version".to_owned(), "INTEGER".to_owned(), true)]).collect()
 }
 
@@ -38,10 +38,10 @@ fn every_declared_order_and_unique_set_has_its_index() {
     let place = Place::new();
     drop(place.open());
     let raw = place.raw();
-    for table in tables::ALL {
+    for table in tables::ALL_TABLES {
         let there = indexes(&raw, table.name);
         for index in table.indexes {
-            let columns: Vec<String> = table.order_of(Some(index)).iter().map(ToString::to_string).collect();
+            let columns: Vec<String> = table.scan_order(Some(index)).iter().map(ToString::to_string).collect();
             let is_covered = there.iter().any(|(_, found)| *found == columns);
             assert!(is_covered, "{} has no index on {columns:?}: {there:?}", table.name);
         }

@@ -5,50 +5,50 @@ use std::panic::Location;
 
 use futures_util::future::BoxFuture;
 
-use super::World;
+use super::CheckContext;
 use crate::Error;
 
 /// What a check comes to.
-pub type Verdict = Result<(), Failure>;
+pub type CheckResult = Result<(), ConformanceFailure>;
 
-type Body = Box<dyn for<'a> Fn(&'a World<'a>) -> BoxFuture<'a, Verdict> + Send + Sync>;
+type CheckBody = Box<dyn for<'a> Fn(&'a CheckContext<'a>) -> BoxFuture<'a, CheckResult> + Send + Sync>;
 
 /// One thing that is true of every store.
-pub struct Check {
+pub struct ConformanceCheck {
     /// The thing, as a sentence.
     pub name: String,
     /// What it is about.
     pub topic: Topic,
-    body: Body,
+    body: CheckBody,
 }
 
-impl Check {
+impl ConformanceCheck {
     pub(super) fn new(
         topic: Topic,
         name: impl Into<String>,
-        body: impl for<'a> Fn(&'a World<'a>) -> BoxFuture<'a, Verdict> + Send + Sync + 'static,
+        body: impl for<'a> Fn(&'a CheckContext<'a>) -> BoxFuture<'a, CheckResult> + Send + Sync + 'static,
     ) -> Self {
         Self { name: name.into(), topic, body: Box::new(body) }
     }
 
     /// Holds the check against an empty store.
-    pub async fn run(&self, world: &World<'_>) -> Verdict {
+    pub async fn run(&self, world: &CheckContext<'_>) -> CheckResult {
         (self.body)(world).await
     }
 
     /// Whether the name or the topic contains `part`.
-    pub fn matches(&self, part: &str) -> bool {
+    pub fn matches_filter(&self, part: &str) -> bool {
         self.name.contains(part) || self.topic.to_string().contains(part)
     }
 }
 
-impl Debug for Check {
+impl Debug for ConformanceCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.topic, self.name)
     }
 }
 
-macro_rules! topics {
+macro_rules! check_topics {
     ($($(#[$doc:meta])* $topic:ident $name:literal,)+) => {
         /// What checks are about.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,7 +62,7 @@ macro_rules! topics {
     };
 }
 
-topics! {
+check_topics! {
     /// No two events share a key, an id or a place.
     Uniqueness "uniqueness",
     /// Places count 1, 2, 3 without gaps.
@@ -105,71 +105,71 @@ topics! {
 
 /// What was wrong, and where the check noticed.
 #[derive(Debug, Clone)]
-pub struct Failure {
+pub struct ConformanceFailure {
     reason: String,
-    place: &'static Location<'static>,
+    location: &'static Location<'static>,
 }
 
-impl Failure {
+impl ConformanceFailure {
     /// A failure noticed by the caller.
     #[track_caller]
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), place: Location::caller() }
+        Self { reason: reason.into(), location: Location::caller() }
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for ConformanceFailure {
     #[track_caller]
     fn from(error: Error) -> Self {
         Self::new(format!("an unexpected error: {error:?}"))
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ConformanceFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}:{})", self.reason, self.place.file(), self.place.line())
+        write!(f, "{} ({}:{})", self.reason, self.location.file(), self.location.line())
     }
 }
 
 /// `found` is `expected`.
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "checks read better without borrowing what they compare")]
-pub(super) fn same<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> Verdict {
+pub(super) fn expect_same<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> CheckResult {
     if found == expected {
         return Ok(());
     }
-    Err(Failure::new(format!("{what}\n  found    {found:?}\n  expected {expected:?}")))
+    Err(ConformanceFailure::new(format!("{what}\n  found    {found:?}\n  expected {expected:?}")))
 }
 
 /// `found` is anything but `other`.
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "checks read better without borrowing what they compare")]
-pub(super) fn differs<T: PartialEq + Debug>(what: &str, found: T, other: T) -> Verdict {
-    if found == other { Err(Failure::new(format!("{what}: both are {found:?}"))) } else { Ok(()) }
+pub(super) fn expect_different<T: PartialEq + Debug>(what: &str, found: T, other: T) -> CheckResult {
+    if found == other { Err(ConformanceFailure::new(format!("{what}: both are {found:?}"))) } else { Ok(()) }
 }
 
 /// `condition` is true.
 #[track_caller]
-pub(super) fn holds(what: &str, condition: bool) -> Verdict {
-    if condition { Ok(()) } else { Err(Failure::new(what)) }
+pub(super) fn expect_holds(what: &str, condition: bool) -> CheckResult {
+    if condition { Ok(()) } else { Err(ConformanceFailure::new(what)) }
 }
 
 /// The call was answered with this error.
 #[track_caller]
-pub(super) fn refused<T: Debug>(answer: Result<T, Error>, error: impl Into<Error>) -> Verdict {
+pub(super) fn expect_refused<T: Debug>(answer: Result<T, Error>, error: impl Into<Error>) -> CheckResult {
     let error = error.into();
     match answer {
         Err(found) if found == error => Ok(()),
-        other => Err(Failure::new(format!("the answer\n  found    {other:?}\n  expected Err({error:?})"))),
+        other => Err(ConformanceFailure::new(format!("the answer\n  found    {other:?}\n  expected Err({error:?})"))),
     }
 }
 
 /// What is there, or a failure that says what is missing.
 #[track_caller]
-pub(super) fn some<T>(what: &str, found: Option<T>) -> Result<T, Failure> {
+pub(super) fn expect_some<T>(what: &str, found: Option<T>) -> Result<T, ConformanceFailure> {
     // Not `ok_or_else`: a closure would be noted as the place.
     match found {
         Some(found) => Ok(found),
-        None => Err(Failure::new(format!("{what} is missing"))),
+        None => Err(ConformanceFailure::new(format!("{what} is missing"))),
     }
 }

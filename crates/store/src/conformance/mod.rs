@@ -15,45 +15,45 @@
 
 mod check;
 pub mod differential;
-mod draw;
-mod dump;
-mod on_memory;
+mod seeded_rng;
+mod store_dump;
+mod memory_factory;
 mod report;
-mod sample;
-mod subject;
+mod fixtures;
+mod store_factory;
 mod topics;
-mod world;
+mod check_context;
 
 use futures_util::StreamExt as _;
 
-pub use check::{Check, Failure, Topic, Verdict};
-pub use draw::Draw;
-pub use dump::Dump;
-pub use on_memory::OnMemory;
-pub use report::{Failed, Report};
-pub use subject::{Opened, Subject, Tampering};
-pub use world::World;
+pub use check::{ConformanceCheck, ConformanceFailure, Topic, CheckResult};
+pub use seeded_rng::SeededRng;
+pub use store_dump::StoreDump;
+pub use memory_factory::MemoryStoreFactory;
+pub use report::{FailedCheck, ConformanceReport};
+pub use store_factory::{OpenedStore, StoreFactory, TamperAttempt};
+pub use check_context::CheckContext;
 
-use crate::Policy;
+use crate::StorePolicy;
 
 /// How many checks run at a time, each on a store of its own: enough to hide the latency of a database.
-const AT_ONCE: usize = 4;
+const CONCURRENT_CHECKS: usize = 4;
 
 /// Every check, in the order in which the topics build on each other.
-pub fn checks() -> Vec<Check> {
-    topics::all()
+pub fn all_checks() -> Vec<ConformanceCheck> {
+    topics::collect_checks()
 }
 
 /// Runs the checks whose name or topic contains `only`, or all of them.
-pub async fn run(subject: &dyn Subject, only: Option<&str>) -> Report {
-    let checks = checks();
-    let wanted = checks.iter().filter(|check| only.is_none_or(|part| check.matches(part)));
-    let verdicts = futures_util::stream::iter(wanted).map(|check| judge(subject, check)).buffered(AT_ONCE);
+pub async fn run_checks(subject: &dyn StoreFactory, only: Option<&str>) -> ConformanceReport {
+    let checks = all_checks();
+    let wanted = checks.iter().filter(|check| only.is_none_or(|part| check.matches_filter(part)));
+    let verdicts = futures_util::stream::iter(wanted).map(|check| run_check(subject, check)).buffered(CONCURRENT_CHECKS);
     verdicts.collect::<Vec<_>>().await.into_iter().collect()
 }
 
-async fn judge<'a>(subject: &dyn Subject, check: &'a Check) -> (&'a Check, Verdict) {
-    let verdict = match World::open(subject, Policy::default()).await {
+async fn run_check<'a>(subject: &dyn StoreFactory, check: &'a ConformanceCheck) -> (&'a ConformanceCheck, CheckResult) {
+    let verdict = match CheckContext::open(subject, StorePolicy::default()).await {
         Ok(world) => check.run(&world).await,
         Err(failure) => Err(failure),
     };

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Check, Topic, Verdict};
+use super::{ConformanceCheck, Topic, CheckResult};
 
 /// What a run of the suite came to.
 #[derive(Debug, Clone, Default)]
-pub struct Report {
+pub struct ConformanceReport {
     /// How many checks passed, by topic.
     pub passed: BTreeMap<Topic, usize>,
     /// The checks that failed.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedCheck>,
 }
 
 /// A check that failed.
 #[derive(Debug, Clone)]
-pub struct Failed {
+pub struct FailedCheck {
     /// Its name.
     pub name: String,
     /// What it is about.
@@ -25,7 +25,7 @@ pub struct Failed {
     pub reason: String,
 }
 
-impl Report {
+impl ConformanceReport {
     /// Panics with the list of failures if there are any, or if nothing was checked at all.
     pub fn expect_all_passed(&self) {
         assert!(self.failed.is_empty(), "{self}");
@@ -38,15 +38,15 @@ impl Report {
     }
 }
 
-impl<'a> FromIterator<(&'a Check, Verdict)> for Report {
-    fn from_iter<I: IntoIterator<Item = (&'a Check, Verdict)>>(verdicts: I) -> Self {
+impl<'a> FromIterator<(&'a ConformanceCheck, CheckResult)> for ConformanceReport {
+    fn from_iter<I: IntoIterator<Item = (&'a ConformanceCheck, CheckResult)>>(verdicts: I) -> Self {
         let mut report = Self::default();
         for (check, verdict) in verdicts {
             let topic = check.topic;
             match verdict {
                 Ok(()) => *report.passed.entry(topic).or_default() += 1,
                 Err(failure) => {
-                    report.failed.push(Failed { name: check.name.clone(), topic, reason: failure.to_string() });
+                    report.failed.push(FailedCheck { name: check.name.clone(), topic, reason: failure.to_string() });
                 }
             }
         }
@@ -54,10 +54,10 @@ impl<'a> FromIterator<(&'a Check, Verdict)> for Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ConformanceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} checks passed, {} failed", self.passed.values().sum::<usize>(), self.failed.len())?;
-        for Failed { name, topic, reason } in &self.failed {
+        for FailedCheck { name, topic, reason } in &self.failed {
             writeln!(f, "- {topic}: {name}\n  {reason}")?;
         }
         Ok(())

@@ -9,93 +9,93 @@ use async_trait::async_trait;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 
-pub use state::State;
+pub use state::MemoryState;
 
 use crate::{
-    Admitted, Care, Clock, Error, Heard, JournalChunk, Key, Page, Policy, Presence, Purge, Reader, Receipt, RunHead,
-    Scan, Store, Stored, SystemClock, Table, decide,
+    AdmittedCommit, Duplicates, StoreClock, Error, NotificationHandler, JournalChunk, RowKey, RunEventQuery, StorePolicy, RegistrationGuard, PurgeTarget, RunEventReader, CommitReceipt, RunHead,
+    TableScan, Store, StoredRow, SystemClock, TableSchema, plan_commit,
 };
 
 /// A store that forgets everything when it is dropped.
-pub struct Memory {
-    state: Mutex<State>,
-    policy: Policy,
-    clock: Arc<dyn Clock>,
-    listeners: Mutex<Vec<Listener>>,
+pub struct MemoryStore {
+    state: Mutex<MemoryState>,
+    policy: StorePolicy,
+    clock: Arc<dyn StoreClock>,
+    listeners: Mutex<Vec<WeakNotificationHandler>>,
 }
 
 /// Somebody who hears what is told, as long as they want to.
-type Listener = Weak<dyn Fn(&str) + Send + Sync>;
+type WeakNotificationHandler = Weak<dyn Fn(&str) + Send + Sync>;
 
-impl Default for Memory {
+impl Default for MemoryStore {
     fn default() -> Self {
-        Self::new(Policy::default(), Arc::new(SystemClock))
+        Self::new(StorePolicy::default(), Arc::new(SystemClock))
     }
 }
 
-impl Memory {
+impl MemoryStore {
     /// An empty store.
-    pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(policy: StorePolicy, clock: Arc<dyn StoreClock>) -> Self {
         Self { state: Mutex::default(), policy, clock, listeners: Mutex::default() }
     }
 
     /// Nothing panics between two writes of a plan, so what a poisoned lock guards is whole.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl Store for Memory {
-    fn policy(&self) -> &Policy {
+impl Store for MemoryStore {
+    fn policy(&self) -> &StorePolicy {
         &self.policy
     }
 
-    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
-        let mut state = self.state();
-        let plan = decide(&commit, &mut *state, self.clock.now(), Care::Look)?;
-        state.write(&plan);
+    async fn apply_commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
+        let mut state = self.lock_state();
+        let plan = plan_commit(&commit, &mut *state, self.clock.now(), Duplicates::Checked)?;
+        state.apply_plan(&plan);
         Ok(plan.receipt)
     }
 
-    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
-        Ok(self.state().get(table, &key).cloned())
+    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+        Ok(self.lock_state().find_row(table, &key).cloned())
     }
 
-    async fn count(&self, scan: Scan) -> Result<u64, Error> {
-        Ok(self.state().scan(&scan, usize::MAX).len() as u64)
+    async fn count_rows(&self, scan: TableScan) -> Result<u64, Error> {
+        Ok(self.lock_state().scan_rows(&scan, usize::MAX).len() as u64)
     }
 
-    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
-        Ok(self.state().scan(&scan, self.policy.limits.page_max))
+    async fn scan_rows(&self, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        Ok(self.lock_state().scan_rows(&scan, self.policy.limits.page_max))
     }
 
-    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
-        Ok(self.state().journal(execution, from, limit.min(self.policy.limits.page_max)))
+    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+        Ok(self.lock_state().journal_chunks(execution, from, limit.min(self.policy.limits.page_max)))
     }
 
-    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        Ok(self.state().run_events(run, page.after, page.limit.min(self.policy.limits.page_max)))
+    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        Ok(self.lock_state().run_events_after(run, page.after, page.limit.min(self.policy.limits.page_max)))
     }
 
-    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
-        Ok(self.state().run(run).cloned())
+    async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        Ok(self.lock_state().find_run_head(run).cloned())
     }
 
-    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
-        Ok(self.state().runs(behind, after, limit.min(self.policy.limits.page_max)))
+    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        Ok(self.lock_state().list_run_heads(behind, after, limit.min(self.policy.limits.page_max)))
     }
 
-    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
-        Ok(self.state().purge(&purge))
+    async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {
+        Ok(self.lock_state().purge(&purge))
     }
 
     async fn now(&self) -> Result<Timestamp, Error> {
         Ok(self.clock.now())
     }
 
-    fn tell(&self, words: String) {
-        let listeners: Vec<Heard> = {
+    fn notify(&self, words: String) {
+        let listeners: Vec<NotificationHandler> = {
             let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
             listeners.retain(|listener| listener.strong_count() > 0);
             listeners.iter().filter_map(Weak::upgrade).collect()
@@ -105,7 +105,7 @@ impl Store for Memory {
         }
     }
 
-    fn hear(&self, heard: Heard) -> Option<Presence> {
+    fn subscribe(&self, heard: NotificationHandler) -> Option<RegistrationGuard> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&heard));
         Some(Box::new(heard))
     }

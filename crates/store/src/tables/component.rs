@@ -2,31 +2,31 @@
 
 use std::sync::Arc;
 
-use onward_journal::{ComponentDigest, Text, Timestamp};
+use onward_journal::{ComponentDigest, SharedText, Timestamp};
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
 
-use crate::record;
+use crate::define_table;
 
-record! {
+define_table! {
     /// A component: code that does not change, named by its digest.
     "components", key 1;
-    pub struct Component {
+    pub struct ComponentRow {
         /// The digest of the code.
         pub component_digest: ComponentDigest = "component_digest",
         /// The code.
         pub code: Arc<[u8]> = "code",
         /// The functions that it says it has, as JSON.
-        pub functions: Text = "functions",
+        pub functions: SharedText = "functions",
         /// When it was stored first.
         pub created_at: Timestamp = "created_at",
     }
 }
 
-record! {
+define_table! {
     /// Which component a name stands for when an execution starts. Executions that have started keep theirs.
     "functions", key 4,
     index BY_COMPONENT ["component_digest"];
-    pub struct Function {
+    pub struct FunctionRow {
         /// Whose it is.
         pub tenant_id: TenantId = "tenant_id",
         /// In which project.
@@ -34,13 +34,13 @@ record! {
         /// In which environment.
         pub environment_id: EnvironmentId = "environment_id",
         /// The name.
-        pub name: Text = "name",
+        pub name: SharedText = "name",
         /// `workflow` or `task`.
-        pub kind: Text = "kind",
+        pub kind: SharedText = "kind",
         /// The component.
         pub component_digest: ComponentDigest = "component_digest",
         /// Which hosts it may send requests to: a JSON array of patterns.
-        pub hosts: Text = "hosts",
+        pub hosts: SharedText = "hosts",
         /// Since when.
         pub deployed_at: Timestamp = "deployed_at",
     }

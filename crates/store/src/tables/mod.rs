@@ -3,7 +3,7 @@
 //! A table is declared here once and created by a migration of each adapter; a test compares the two.
 
 mod component;
-mod dispatch;
+mod campaign;
 mod execution;
 mod node;
 mod projection;
@@ -11,52 +11,52 @@ mod shard;
 mod task;
 mod token;
 
-pub use component::{Component, Function};
-pub use dispatch::{AudiencePart, AuditEntry, CampaignRun, Job, OutboxItem, Suppression};
-pub use execution::{Execution, Message, Timer};
-pub use node::Node;
-pub use projection::{Alert, Snapshot};
-pub use shard::ShardLease;
-pub use task::{Task, WorkerFunction};
-pub use token::Token;
+pub use component::{ComponentRow, FunctionRow};
+pub use campaign::{AudiencePartRow, AuditEntryRow, CampaignRunRow, JobRow, OutboxItemRow, SuppressionRow};
+pub use execution::{ExecutionRow, InboxMessageRow, TimerRow};
+pub use node::NodeRow;
+pub use projection::{AlertRow, RunSnapshotRow};
+pub use shard::ShardLeaseRow;
+pub use task::{TaskRow, WorkerFunctionRow};
+pub use token::TokenRow;
 
-use crate::{Record as _, Table};
+use crate::{TableRecord as _, TableSchema};
 
 /// Every table.
-pub const ALL: [&Table; 18] = [
-    ShardLease::TABLE,
-    Node::TABLE,
-    Component::TABLE,
-    Function::TABLE,
-    Execution::TABLE,
-    Timer::TABLE,
-    Message::TABLE,
-    Snapshot::TABLE,
-    Alert::TABLE,
-    CampaignRun::TABLE,
-    Job::TABLE,
-    OutboxItem::TABLE,
-    AuditEntry::TABLE,
-    AudiencePart::TABLE,
-    Suppression::TABLE,
-    Token::TABLE,
-    Task::TABLE,
-    WorkerFunction::TABLE,
+pub const ALL_TABLES: [&TableSchema; 18] = [
+    ShardLeaseRow::TABLE,
+    NodeRow::TABLE,
+    ComponentRow::TABLE,
+    FunctionRow::TABLE,
+    ExecutionRow::TABLE,
+    TimerRow::TABLE,
+    InboxMessageRow::TABLE,
+    RunSnapshotRow::TABLE,
+    AlertRow::TABLE,
+    CampaignRunRow::TABLE,
+    JobRow::TABLE,
+    OutboxItemRow::TABLE,
+    AuditEntryRow::TABLE,
+    AudiencePartRow::TABLE,
+    SuppressionRow::TABLE,
+    TokenRow::TABLE,
+    TaskRow::TABLE,
+    WorkerFunctionRow::TABLE,
 ];
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::ALL;
+    use super::ALL_TABLES;
 
     #[test]
     fn what_orders_or_identifies_rows_always_holds_something() {
-        for table in ALL {
+        for table in ALL_TABLES {
             let ordered = table.indexes.iter().flat_map(|index| index.columns).copied();
             let key = table.key_columns().iter().map(|column| column.name);
             for name in ordered.chain(key) {
-                let column = table.columns[table.position(name).unwrap()];
+                let column = table.columns[table.column_position(name).unwrap()];
                 assert!(!column.nullable, "{}.{name}", table.name);
             }
         }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn declarations_name_columns_that_exist_and_names_that_differ() {
-        for table in ALL {
+        for table in ALL_TABLES {
             let names: BTreeSet<&str> = table.columns.iter().map(|column| column.name).collect();
             assert_eq!(names.len(), table.columns.len(), "{}", table.name);
             assert!(!names.contains("version"), "every table has that one anyway");
@@ -72,14 +72,14 @@ mod tests {
             let indexes: BTreeSet<&str> = table.indexes.iter().map(|index| index.name).collect();
             assert_eq!(indexes.len(), table.indexes.len(), "{}", table.name);
         }
-        let tables: BTreeSet<&str> = ALL.iter().map(|table| table.name).collect();
-        assert_eq!(tables.len(), ALL.len());
+        let tables: BTreeSet<&str> = ALL_TABLES.iter().map(|table| table.name).collect();
+        assert_eq!(tables.len(), ALL_TABLES.len());
     }
 
     #[test]
     fn a_number_that_the_store_assigns_is_the_whole_key() {
-        for table in ALL.iter().filter(|table| table.is_serial()) {
-            assert_eq!(table.key, 1, "{}", table.name);
+        for table in ALL_TABLES.iter().filter(|table| table.has_serial_key()) {
+            assert_eq!(table.key_length, 1, "{}", table.name);
         }
     }
 }

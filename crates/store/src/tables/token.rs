@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use onward_journal::{Text, Timestamp};
+use onward_journal::{SharedText, Timestamp};
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
 
-use crate::record;
+use crate::define_table;
 
-record! {
+define_table! {
     /// A token that somebody was given. What it reads is known to them alone: only its digest is kept.
     "tokens", key 1,
     unique ["tenant_id", "project_id", "environment_id", "name"];
-    pub struct Token {
+    pub struct TokenRow {
         /// SHA-256 of the token.
         pub token_hash: Arc<[u8]> = "token_hash",
         /// Whose it is.
@@ -21,9 +21,9 @@ record! {
         /// In which environment.
         pub environment_id: EnvironmentId = "environment_id",
         /// What people call it.
-        pub name: Text = "name",
+        pub name: SharedText = "name",
         /// `viewer`, `operator`, `engineer`, `admin` or `worker`.
-        pub role: Text = "role",
+        pub role: SharedText = "role",
         /// Since when.
         pub created_at: Timestamp = "created_at",
         /// Until when.

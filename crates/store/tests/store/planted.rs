@@ -1,8 +1,8 @@
 //! Every planted bug is caught, and by the check that is about it.
 
 use onward_store::Commit;
-use onward_store::conformance::differential::differential;
-use onward_store::conformance::{self, OnMemory};
+use onward_store::conformance::differential::run_differential;
+use onward_store::conformance::{self, MemoryStoreFactory};
 
 use crate::flawed::{Faultless, Flaw, Planted, events as e, reads as r, writes as w};
 
@@ -91,7 +91,7 @@ fn only_journals(commit: Commit) -> Commit {
 }
 
 fn only_moves(commit: Commit) -> Commit {
-    Commit { moves: commit.moves, ..Commit::new() }
+    Commit { reader_advances: commit.reader_advances, ..Commit::new() }
 }
 
 fn only_events(commit: Commit) -> Commit {
@@ -105,14 +105,14 @@ fn first_events(mut commit: Commit) -> Commit {
 
 #[tokio::test]
 async fn a_store_without_a_flaw_passes() {
-    conformance::run(&Planted(|| Box::new(Faultless)), None).await.expect_all_passed();
+    conformance::run_checks(&Planted(|| Box::new(Faultless)), None).await.expect_all_passed();
 }
 
 #[tokio::test]
 async fn every_planted_bug_is_caught_by_the_check_that_is_about_it() {
     let mut missed: Vec<&str> = Vec::new();
     for (plant, check) in PLANTED.iter().chain(BY_HAND) {
-        let report = conformance::run(&Planted(*plant), Some(check)).await;
+        let report = conformance::run_checks(&Planted(*plant), Some(check)).await;
         missed.extend((!report.has_failed(check)).then_some(*check));
     }
     assert!(missed.is_empty(), "bugs that their checks did not notice: {missed:#?}");
@@ -123,7 +123,7 @@ async fn random_sequences_come_upon_the_same_bugs_and_are_shown_short() {
     for (plant, check) in PLANTED {
         let (mut found, mut seeds) = (None, 0..400);
         while let Some(seed) = seeds.next().filter(|_| found.is_none()) {
-            found = differential(&[&OnMemory, &Planted(*plant)], seed, 100).await.err();
+            found = run_differential(&[&MemoryStoreFactory, &Planted(*plant)], seed, 100).await.err();
         }
         let found = found.unwrap_or_else(|| panic!("not found: what {check} is about"));
         assert!(found.operations.len() <= 8, "{check}: {found}");

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use onward_testing::{Cluster, Error};
+use onward_testing::{PostgresCluster, Error};
 
 fn is_reachable(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
@@ -12,18 +12,18 @@ fn is_reachable(port: u16) -> bool {
 
 #[test]
 fn a_cluster_is_reachable_crashes_comes_back_and_is_gone() {
-    let cluster = Cluster::start().unwrap();
-    let (port, folder) = (cluster.port(), cluster.folder().to_owned());
-    let first = cluster.database().unwrap();
+    let cluster = PostgresCluster::start().unwrap();
+    let (port, folder) = (cluster.port(), cluster.base_dir().to_owned());
+    let first = cluster.create_database().unwrap();
     assert_eq!(first, format!("postgres://onward@127.0.0.1:{port}/test_1"));
-    assert_ne!(cluster.database().unwrap(), first);
+    assert_ne!(cluster.create_database().unwrap(), first);
 
-    let pid = cluster.pid().unwrap();
+    let pid = cluster.server_pid().unwrap();
     assert!(Path::new(&format!("/proc/{pid}")).exists());
-    cluster.kill().unwrap();
+    cluster.stop_immediately().unwrap();
     assert!(!is_reachable(port));
-    assert!(matches!(cluster.pid(), Err(Error::Stopped)));
-    cluster.restart().unwrap();
+    assert!(matches!(cluster.server_pid(), Err(Error::Stopped)));
+    cluster.restart_server().unwrap();
     assert!(is_reachable(port));
 
     drop(cluster);
@@ -33,17 +33,17 @@ fn a_cluster_is_reachable_crashes_comes_back_and_is_gone() {
 
 #[test]
 fn a_cluster_that_is_down_can_be_dropped() {
-    let cluster = Cluster::start_with(onward_testing::Durability::Careless).unwrap();
-    let folder = cluster.folder().to_owned();
-    cluster.kill().unwrap();
+    let cluster = PostgresCluster::start_with_durability(onward_testing::ClusterDurability::Unsynced).unwrap();
+    let folder = cluster.base_dir().to_owned();
+    cluster.stop_immediately().unwrap();
     drop(cluster);
     assert!(!folder.exists());
 }
 
 #[test]
 fn tests_of_a_process_share_a_cluster_while_one_holds_it() {
-    let one = Cluster::shared().unwrap();
-    let other = Cluster::shared().unwrap();
+    let one = PostgresCluster::shared_cluster().unwrap();
+    let other = PostgresCluster::shared_cluster().unwrap();
     assert!(Arc::ptr_eq(&one, &other));
-    assert_ne!(one.database().unwrap(), other.database().unwrap());
+    assert_ne!(one.create_database().unwrap(), other.create_database().unwrap());
 }

@@ -2,20 +2,20 @@
 
 use std::num::NonZeroU32;
 
-use onward_execution::Request;
+use onward_execution::GuestRequest;
 use onward_journal::{
-    Delivery, ExecutionError, Factor, InvokeKind, InvokeResult, Jitter, Name, NameError, Payload, RetryPolicy,
+    DeliveryGuarantee, ExecutionError, BackoffFactor, InvokeKind, InvokeResult, RetryJitter, BoundedName, NameError, Payload, RetryPolicy,
 };
 
-use super::{Data, accept};
+use super::{GuestState, accept_payload};
 use crate::bindings::types::Failure;
 use crate::bindings::workflow;
-use crate::stop::{named, too_large};
+use crate::guest_error::{permanent_error, too_large_error};
 
 /// A message of a failure is recorded, and one that is longer is a payload.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
-type Outcome = Result<String, Failure>;
+type GuestOutcome = Result<String, Failure>;
 
 impl From<ExecutionError> for Failure {
     fn from(error: ExecutionError) -> Self {
@@ -26,91 +26,91 @@ impl From<ExecutionError> for Failure {
 impl From<Failure> for ExecutionError {
     /// A kind that is not a name is the guest's mistake, and not worth losing the message for.
     fn from(failure: Failure) -> Self {
-        let error = Self::named(&failure.kind, cut(failure.message, MESSAGE_BYTES_MAX));
-        if failure.retryable { error } else { error.permanent() }
+        let error = Self::from_kind_name(&failure.kind, truncate_text(failure.message, MESSAGE_BYTES_MAX));
+        if failure.retryable { error } else { error.into_permanent() }
     }
 }
 
 /// The result of a call, as it is recorded.
-pub(crate) fn outcome_of(outcome: Outcome, bytes_max: usize) -> InvokeResult {
+pub(crate) fn to_invoke_result(outcome: GuestOutcome, bytes_max: usize) -> InvokeResult {
     match outcome {
-        Ok(text) => accept("the result", &text, bytes_max),
+        Ok(text) => accept_payload("the result", &text, bytes_max),
         Err(failure) => Err(failure.into()),
     }
 }
 
-impl Data {
+impl GuestState {
     /// The end of an operation, as the guest sees it.
-    pub(super) fn outcome(&self, result: InvokeResult) -> Outcome {
-        result.and_then(|payload| self.handed("a result", &payload)).map_err(Failure::from)
+    pub(super) fn to_guest_outcome(&self, result: InvokeResult) -> GuestOutcome {
+        result.and_then(|payload| self.to_guest_payload("a result", &payload)).map_err(Failure::from)
     }
 
     /// A payload for the guest, unless it is too large for it.
-    pub(super) fn handed(&self, what: &str, payload: &Payload) -> Result<String, ExecutionError> {
+    pub(super) fn to_guest_payload(&self, what: &str, payload: &Payload) -> Result<String, ExecutionError> {
         let text = payload.as_str();
         if text.len() > self.payload_bytes_max {
-            return Err(too_large(what, text.len(), self.payload_bytes_max));
+            return Err(too_large_error(what, text.len(), self.payload_bytes_max));
         }
         Ok(text.to_owned())
     }
 
     /// What an `invoke` asks for.
-    pub(super) fn invocation(
+    pub(super) fn to_invoke_request(
         &self,
         target: &workflow::Target,
         input: &str,
         options: workflow::Options,
-    ) -> Result<Request, ExecutionError> {
+    ) -> Result<GuestRequest, ExecutionError> {
         let (kind, function) = match target {
             workflow::Target::Function(name) => (InvokeKind::Function, name),
             workflow::Target::Http(request) => (InvokeKind::Http, request),
         };
         let delivery = match options.delivery {
-            workflow::Delivery::AtLeastOnce => Delivery::AtLeastOnce,
-            workflow::Delivery::AtMostOnce => Delivery::AtMostOnce,
+            workflow::Delivery::AtLeastOnce => DeliveryGuarantee::AtLeastOnce,
+            workflow::Delivery::AtMostOnce => DeliveryGuarantee::AtMostOnce,
         };
-        Ok(Request::Invoke {
+        Ok(GuestRequest::Invoke {
             kind,
-            function: name(function)?,
-            input: self.payload("the input", input)?,
-            policy: policy(options.retry, options.timeout_ms)?.map(Box::new),
+            function: parse_guest_name(function)?,
+            input: self.parse_guest_payload("the input", input)?,
+            policy: to_retry_policy(options.retry, options.timeout_ms)?.map(Box::new),
             delivery,
         })
     }
 }
 
 /// A name that the guest chose.
-pub(super) fn name(text: &str) -> Result<Name, ExecutionError> {
-    text.parse().map_err(|error: NameError| named("invalid_name", error.to_string()))
+pub(super) fn parse_guest_name(text: &str) -> Result<BoundedName, ExecutionError> {
+    text.parse().map_err(|error: NameError| permanent_error("invalid_name", error.to_string()))
 }
 
 /// None if the guest leaves everything to the default.
-fn policy(
+fn to_retry_policy(
     retry: Option<workflow::RetryPolicy>,
     timeout_ms: Option<u64>,
 ) -> Result<Option<RetryPolicy>, ExecutionError> {
     let Some(retry) = retry else {
         return Ok(timeout_ms.map(|ms| RetryPolicy { timeout_ms: Some(ms), ..RetryPolicy::default() }));
     };
-    let out_of_range = |what: &str, range: &str| named("invalid_policy", format!("`{what}` must be from {range}"));
+    let out_of_range = |what: &str, range: &str| permanent_error("invalid_policy", format!("`{what}` must be from {range}"));
     let kinds = retry.non_retryable.iter().map(|kind| kind.parse());
     Ok(Some(RetryPolicy {
         max_attempts: NonZeroU32::new(retry.max_attempts),
         initial_interval_ms: retry.initial_interval_ms,
         max_interval_ms: retry.max_interval_ms,
-        factor: Factor::from_permille(retry.factor_permille)
+        factor: BackoffFactor::from_permille(retry.factor_permille)
             .ok_or_else(|| out_of_range("factor-permille", "1000 to 1000000"))?,
-        jitter: Jitter::from_permille(retry.jitter_permille)
+        jitter: RetryJitter::from_permille(retry.jitter_permille)
             .ok_or_else(|| out_of_range("jitter-permille", "0 to 1000"))?,
         non_retryable: kinds
             .collect::<Result<_, NameError>>()
-            .map_err(|error| named("invalid_policy", format!("`non-retryable`: {error}")))?,
+            .map_err(|error| permanent_error("invalid_policy", format!("`non-retryable`: {error}")))?,
         timeout_ms,
     }))
 }
 
 /// At most so many bytes of a text, whole characters.
-pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
+pub(crate) fn truncate_text(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
         text.truncate(text.floor_char_boundary(bytes_max));
         text.push('…');
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn a_policy_is_the_default_unless_something_is_said() {
-        assert_eq!(policy(None, None), Ok(None));
-        let timeout_only = policy(None, Some(5)).unwrap().unwrap();
+        assert_eq!(to_retry_policy(None, None), Ok(None));
+        let timeout_only = to_retry_policy(None, Some(5)).unwrap().unwrap();
         assert_eq!(timeout_only, RetryPolicy { timeout_ms: Some(5), ..RetryPolicy::default() });
-        let all = policy(Some(retry()), Some(5)).unwrap().unwrap();
+        let all = to_retry_policy(Some(retry()), Some(5)).unwrap().unwrap();
         assert_eq!(all.max_attempts, None, "0 is for ever");
         assert_eq!(all.non_retryable, [ErrorKind::Timeout, "card_declined".parse().unwrap()]);
         assert_eq!((all.factor.as_permille(), all.timeout_ms), (1_500, Some(5)));
@@ -155,11 +155,11 @@ mod tests {
             ),
             (workflow::RetryPolicy { jitter_permille: 1_001, ..retry() }, "`jitter-permille` must be from 0 to 1000"),
         ] {
-            let error = policy(Some(retry), None).unwrap_err();
+            let error = to_retry_policy(Some(retry), None).unwrap_err();
             assert_eq!((error.kind.as_str(), &*error.message, error.retryable), ("invalid_policy", message, false));
         }
         let nameless = workflow::RetryPolicy { non_retryable: vec![String::new()], ..retry() };
-        assert!(policy(Some(nameless), None).is_err());
+        assert!(to_retry_policy(Some(nameless), None).is_err());
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_between_characters() {
-        assert_eq!(cut("abc".to_owned(), 3), "abc");
-        assert_eq!(cut("aéé".to_owned(), 4), "aé…");
+        assert_eq!(truncate_text("abc".to_owned(), 3), "abc");
+        assert_eq!(truncate_text("aéé".to_owned(), 4), "aé…");
     }
 }

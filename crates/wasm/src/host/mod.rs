@@ -2,154 +2,154 @@
 //! describes itself, a component gets nothing that differs from one time to the next.
 
 mod convert;
-mod every;
+mod host_interface;
 mod task;
 mod workflow;
 
 use std::sync::Arc;
 
-use onward_execution::{Answer, Level, Request};
-use onward_journal::{ExecutionError, Payload, Text};
+use onward_execution::{GuestResponse, GuestLogLevel, GuestRequest};
+use onward_journal::{ExecutionError, Payload, SharedText};
 use wasmtime::Result;
 
 use crate::bindings::types::{self, Failure};
-use crate::limiter::Limiter;
-use crate::mailbox::Mailbox;
-use crate::stop::{Stop, defect, named, too_large};
-use crate::task::Served;
-use crate::wasi::Lines;
+use crate::limiter::InstanceLimiter;
+use crate::mailbox::RequestMailbox;
+use crate::guest_error::{GuestStop, host_defect_error, permanent_error, too_large_error};
+use crate::task::TaskEnvironment;
+use crate::wasi::PartialLines;
 
-pub(crate) use convert::{cut, outcome_of};
+pub(crate) use convert::{truncate_text, to_invoke_result};
 
 /// What a function is told about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnContext {
+pub struct CallContext {
     /// The execution; for a task, the one that wants it done.
-    pub execution: Text,
+    pub execution: SharedText,
     /// The operation that the call performs, the same for every attempt. Empty for an execution that nobody called.
-    pub idempotency_key: Text,
+    pub idempotency_key: SharedText,
     /// 1 is the first.
     pub attempt: u32,
 }
 
 /// What the store of an instance holds.
-pub(crate) struct Data {
-    pub(crate) limiter: Limiter,
-    pub(crate) role: Role,
-    pub(crate) context: OwnContext,
+pub(crate) struct GuestState {
+    pub(crate) limiter: InstanceLimiter,
+    pub(crate) role: InstanceRole,
+    pub(crate) context: CallContext,
     pub(crate) payload_bytes_max: usize,
     /// What the guest logged as errors since it last called for anything else: what a panic says before it traps.
-    last_words: String,
+    panic_message: String,
     /// What it wrote, as far as it is no whole line yet.
-    pub(crate) lines: Lines,
+    pub(crate) partial_lines: PartialLines,
     /// The last instant of a clock that never goes back.
     instant_ns: u64,
     /// How many requests the task has sent.
-    requests: u32,
+    request_count: u32,
 }
 
 /// As what an instance runs.
-pub(crate) enum Role {
+pub(crate) enum InstanceRole {
     Describe,
-    Workflow(Mailbox),
-    Task(Arc<Served>),
+    Workflow(RequestMailbox),
+    Task(Arc<TaskEnvironment>),
 }
 
 /// A panic is a few lines.
-const LAST_WORDS_BYTES_MAX: usize = 1_024;
+const PANIC_MESSAGE_BYTES_MAX: usize = 1_024;
 
 /// What a request came to, or why the guest has to stop.
-type Asked<T> = Result<std::result::Result<T, ExecutionError>>;
+type EngineResult<T> = Result<std::result::Result<T, ExecutionError>>;
 
 /// What a guest gets to see of it.
-type Told<T> = Result<std::result::Result<T, Failure>>;
+type HostResult<T> = Result<std::result::Result<T, Failure>>;
 
 /// Types only.
-impl types::Host for Data {}
+impl types::Host for GuestState {}
 
-impl Data {
-    pub(crate) fn new(role: Role, context: OwnContext, limiter: Limiter, payload_bytes_max: usize) -> Self {
+impl GuestState {
+    pub(crate) fn new(role: InstanceRole, context: CallContext, limiter: InstanceLimiter, payload_bytes_max: usize) -> Self {
         Self {
             limiter,
             role,
             context,
             payload_bytes_max,
-            last_words: String::new(),
-            lines: Lines::default(),
+            panic_message: String::new(),
+            partial_lines: PartialLines::default(),
             instant_ns: 0,
-            requests: 0,
+            request_count: 0,
         }
     }
 
     /// Lets go of what the last call was about.
-    pub(crate) fn forget(&mut self) {
-        self.role = Role::Describe;
-        self.context = OwnContext { execution: Text::from(""), idempotency_key: Text::from(""), attempt: 0 };
-        self.last_words.clear();
-        self.lines = Lines::default();
-        self.requests = 0;
+    pub(crate) fn clear_call(&mut self) {
+        self.role = InstanceRole::Describe;
+        self.context = CallContext { execution: SharedText::from(""), idempotency_key: SharedText::from(""), attempt: 0 };
+        self.panic_message.clear();
+        self.partial_lines = PartialLines::default();
+        self.request_count = 0;
     }
 
     /// The same instance, for another call of a task.
-    pub(crate) fn renew(&mut self, role: Role, context: OwnContext, memory_bytes_max: usize, payload_bytes_max: usize) {
+    pub(crate) fn reuse_for_call(&mut self, role: InstanceRole, context: CallContext, memory_bytes_max: usize, payload_bytes_max: usize) {
         self.role = role;
         self.context = context;
         self.payload_bytes_max = payload_bytes_max;
-        self.limiter.renew(memory_bytes_max);
+        self.limiter.reset_for_call(memory_bytes_max);
     }
 
-    pub(crate) fn last_words(&self) -> Option<&str> {
-        Some(self.last_words.as_str()).filter(|words| !words.is_empty())
+    pub(crate) fn panic_message(&self) -> Option<&str> {
+        Some(self.panic_message.as_str()).filter(|words| !words.is_empty())
     }
 
-    fn note(&mut self, level: Level, message: &str) {
-        if level != Level::Error {
-            self.last_words.clear();
-        } else if self.last_words.len() < LAST_WORDS_BYTES_MAX {
-            let pause = if self.last_words.is_empty() { "" } else { " " };
-            self.last_words.push_str(pause);
-            self.last_words.push_str(&cut(message.to_owned(), LAST_WORDS_BYTES_MAX));
+    fn record_panic_line(&mut self, level: GuestLogLevel, message: &str) {
+        if level != GuestLogLevel::Error {
+            self.panic_message.clear();
+        } else if self.panic_message.len() < PANIC_MESSAGE_BYTES_MAX {
+            let pause = if self.panic_message.is_empty() { "" } else { " " };
+            self.panic_message.push_str(pause);
+            self.panic_message.push_str(&truncate_text(message.to_owned(), PANIC_MESSAGE_BYTES_MAX));
         }
     }
 
     /// An instant that is not before the last one.
-    pub(crate) fn never_back(&mut self, instant_ns: u64) -> u64 {
+    pub(crate) fn monotonic_ns(&mut self, instant_ns: u64) -> u64 {
         self.instant_ns = self.instant_ns.max(instant_ns);
         self.instant_ns
     }
 
     /// Asks the engine. `fit` picks the value out of the right kind of answer.
-    async fn ask<T>(&mut self, name: &str, request: Request, fit: fn(Answer) -> Option<T>) -> Asked<T> {
-        let Role::Workflow(mailbox) = &self.role else {
-            return Ok(Err(named("not_in_task", format!("`{name}` is for workflows"))));
+    async fn request_engine<T>(&mut self, name: &str, request: GuestRequest, fit: fn(GuestResponse) -> Option<T>) -> EngineResult<T> {
+        let InstanceRole::Workflow(mailbox) = &self.role else {
+            return Ok(Err(permanent_error("not_in_task", format!("`{name}` is for workflows"))));
         };
-        if !matches!(request, Request::Log { .. }) {
-            self.last_words.clear();
+        if !matches!(request, GuestRequest::Log { .. }) {
+            self.panic_message.clear();
         }
-        match mailbox.ask(request).await {
-            Answer::Refused(error) => Ok(Err(error)),
+        match mailbox.send_request(request).await {
+            GuestResponse::Refused(error) => Ok(Err(error)),
             answer => match fit(answer) {
                 Some(value) => Ok(Ok(value)),
-                None => Err(Stop(defect(format_args!("the answer does not fit `{name}`"))).into()),
+                None => Err(GuestStop(host_defect_error(format_args!("the answer does not fit `{name}`"))).into()),
             },
         }
     }
 
     /// As [`Data::ask`], for functions that cannot fail: a refusal stops the guest.
-    async fn demand<T>(&mut self, name: &str, request: Request, fit: fn(Answer) -> Option<T>) -> Result<T> {
-        self.ask(name, request, fit).await?.map_err(|error| Stop(error).into())
+    async fn request_or_stop<T>(&mut self, name: &str, request: GuestRequest, fit: fn(GuestResponse) -> Option<T>) -> Result<T> {
+        self.request_engine(name, request, fit).await?.map_err(|error| GuestStop(error).into())
     }
 
     /// Reads a payload that the guest hands out.
-    fn payload(&self, what: &str, text: &str) -> std::result::Result<Payload, ExecutionError> {
-        accept(what, text, self.payload_bytes_max)
+    fn parse_guest_payload(&self, what: &str, text: &str) -> std::result::Result<Payload, ExecutionError> {
+        accept_payload(what, text, self.payload_bytes_max)
     }
 }
 
 /// A payload from a guest, if it is one and not too large.
-pub(crate) fn accept(what: &str, text: &str, bytes_max: usize) -> std::result::Result<Payload, ExecutionError> {
+pub(crate) fn accept_payload(what: &str, text: &str, bytes_max: usize) -> std::result::Result<Payload, ExecutionError> {
     if text.len() > bytes_max {
-        return Err(too_large(what, text.len(), bytes_max));
+        return Err(too_large_error(what, text.len(), bytes_max));
     }
-    Payload::parse(text).map_err(|error| named("invalid_payload", format!("{what} is {error}")))
+    Payload::parse(text).map_err(|error| permanent_error("invalid_payload", format!("{what} is {error}")))
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use onward_journal::Text;
+use onward_journal::SharedText;
 
-use super::{Data, Role, Told};
+use super::{GuestState, InstanceRole, HostResult};
 use crate::bindings::task::{Host, Request, Response};
 use crate::http::HttpRequest;
-use crate::stop::named;
+use crate::guest_error::permanent_error;
 
-impl Host for Data {
-    async fn http(&mut self, request: Request) -> Told<Response> {
-        let Role::Task(served) = &self.role else {
-            return Ok(Err(named("not_in_workflow", "`http` is for tasks: invoke one, or an HTTP request").into()));
+impl Host for GuestState {
+    async fn http(&mut self, request: Request) -> HostResult<Response> {
+        let InstanceRole::Task(served) = &self.role else {
+            return Ok(Err(permanent_error("not_in_workflow", "`http` is for tasks: invoke one, or an HTTP request").into()));
         };
         let served = Arc::clone(served);
         let request = HttpRequest {
@@ -23,7 +23,7 @@ impl Host for Data {
             headers: request.headers,
             body: Bytes::from(request.body.unwrap_or_default()),
             timeout: request.timeout_ms.map(Duration::from_millis),
-            idempotency_key: self.request_key(),
+            idempotency_key: self.next_request_key(),
         };
         Ok(match served.http.send(request).await {
             Ok(response) => {
@@ -34,13 +34,13 @@ impl Host for Data {
     }
 }
 
-impl Data {
+impl GuestState {
     /// The key of the next request: one that a service takes for a repetition must be one. The next attempt counts anew, and
     /// so repeats the keys of this one.
-    fn request_key(&mut self) -> Option<Text> {
-        self.requests = self.requests.saturating_add(1);
+    fn next_request_key(&mut self) -> Option<SharedText> {
+        self.request_count = self.request_count.saturating_add(1);
         let key = &self.context.idempotency_key;
-        match self.requests {
+        match self.request_count {
             _ if key.is_empty() => None,
             1 => Some(key.clone()),
             count => Some(format!("{key}/{count}").into()),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What sort of address it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum AddressClass {
     /// On the internet.
     Public,
     /// Inside some network: only where the configuration says so.
@@ -24,70 +24,70 @@ const METADATA_V4: [Ipv4Addr; 5] = [
 ];
 const METADATA_V6: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)];
-const METADATA: Class = Class::Forbidden("a metadata service of a cloud");
+const METADATA: AddressClass = AddressClass::Forbidden("a metadata service of a cloud");
 
 /// IPv4 ranges that are not the internet: the range, the length of its prefix, and what it is.
-const RANGES_V4: [(Ipv4Addr, u32, Class); 16] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8, Class::Forbidden("unspecified")),
-    (Ipv4Addr::new(10, 0, 0, 0), 8, Class::Private("private")),
-    (Ipv4Addr::new(100, 64, 0, 0), 10, Class::Private("shared with a carrier")),
-    (Ipv4Addr::new(127, 0, 0, 0), 8, Class::Private("loopback")),
-    (Ipv4Addr::new(169, 254, 0, 0), 16, Class::Private("link-local")),
-    (Ipv4Addr::new(172, 16, 0, 0), 12, Class::Private("private")),
-    (Ipv4Addr::new(192, 0, 0, 0), 24, Class::Forbidden("for protocols")),
-    (Ipv4Addr::new(192, 0, 2, 0), 24, Class::Forbidden("for documentation")),
-    (Ipv4Addr::new(192, 31, 196, 0), 24, Class::Forbidden("for protocols")),
-    (Ipv4Addr::new(192, 52, 193, 0), 24, Class::Forbidden("for protocols")),
-    (Ipv4Addr::new(192, 88, 99, 0), 24, Class::Forbidden("for protocols")),
-    (Ipv4Addr::new(192, 168, 0, 0), 16, Class::Private("private")),
-    (Ipv4Addr::new(198, 18, 0, 0), 15, Class::Forbidden("for benchmarks")),
-    (Ipv4Addr::new(198, 51, 100, 0), 24, Class::Forbidden("for documentation")),
-    (Ipv4Addr::new(203, 0, 113, 0), 24, Class::Forbidden("for documentation")),
-    (Ipv4Addr::new(224, 0, 0, 0), 3, Class::Forbidden("multicast, broadcast or reserved")),
+const RANGES_V4: [(Ipv4Addr, u32, AddressClass); 16] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8, AddressClass::Forbidden("unspecified")),
+    (Ipv4Addr::new(10, 0, 0, 0), 8, AddressClass::Private("private")),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, AddressClass::Private("shared with a carrier")),
+    (Ipv4Addr::new(127, 0, 0, 0), 8, AddressClass::Private("loopback")),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, AddressClass::Private("link-local")),
+    (Ipv4Addr::new(172, 16, 0, 0), 12, AddressClass::Private("private")),
+    (Ipv4Addr::new(192, 0, 0, 0), 24, AddressClass::Forbidden("for protocols")),
+    (Ipv4Addr::new(192, 0, 2, 0), 24, AddressClass::Forbidden("for documentation")),
+    (Ipv4Addr::new(192, 31, 196, 0), 24, AddressClass::Forbidden("for protocols")),
+    (Ipv4Addr::new(192, 52, 193, 0), 24, AddressClass::Forbidden("for protocols")),
+    (Ipv4Addr::new(192, 88, 99, 0), 24, AddressClass::Forbidden("for protocols")),
+    (Ipv4Addr::new(192, 168, 0, 0), 16, AddressClass::Private("private")),
+    (Ipv4Addr::new(198, 18, 0, 0), 15, AddressClass::Forbidden("for benchmarks")),
+    (Ipv4Addr::new(198, 51, 100, 0), 24, AddressClass::Forbidden("for documentation")),
+    (Ipv4Addr::new(203, 0, 113, 0), 24, AddressClass::Forbidden("for documentation")),
+    (Ipv4Addr::new(224, 0, 0, 0), 3, AddressClass::Forbidden("multicast, broadcast or reserved")),
 ];
 
 /// What sort of address this is.
-pub fn classify(address: IpAddr) -> Class {
+pub fn classify_address(address: IpAddr) -> AddressClass {
     match address {
         IpAddr::V4(address) => classify_v4(address),
         IpAddr::V6(address) => classify_v6(address),
     }
 }
 
-fn classify_v4(address: Ipv4Addr) -> Class {
+fn classify_v4(address: Ipv4Addr) -> AddressClass {
     if METADATA_V4.contains(&address) {
         return METADATA;
     }
     let inside = |range: Ipv4Addr, length: u32| (address.to_bits() ^ range.to_bits()) >> (32 - length) == 0;
     let range = RANGES_V4.iter().find(|(range, length, _)| inside(*range, *length));
-    range.map_or(Class::Public, |(_, _, class)| *class)
+    range.map_or(AddressClass::Public, |(_, _, class)| *class)
 }
 
-fn classify_v6(address: Ipv6Addr) -> Class {
+fn classify_v6(address: Ipv6Addr) -> AddressClass {
     if METADATA_V6.contains(&address) {
         return METADATA;
     }
     match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 0] => Class::Forbidden("unspecified"),
-        [0, 0, 0, 0, 0, 0, 0, 1] => Class::Private("loopback"),
+        [0, 0, 0, 0, 0, 0, 0, 0] => AddressClass::Forbidden("unspecified"),
+        [0, 0, 0, 0, 0, 0, 0, 1] => AddressClass::Private("loopback"),
         // Mapped, translated, by way of NAT64, 6to4: they lead to an IPv4 address, and are what that is.
-        [0, 0, 0, 0, 0, 0xffff, a, b] | [0, 0, 0, 0, 0xffff, 0, a, b] => classify_v4(embedded(a, b)),
-        [0x64, 0xff9b, 0, 0, 0, 0, a, b] => classify_v4(embedded(a, b)),
-        [0x2002, a, b, ..] => classify_v4(embedded(a, b)),
-        [0x64, 0xff9b, 1, ..] => Class::Private("translated within a network"),
-        [0x2001, high, ..] if high < 0x200 => Class::Forbidden("for protocols"),
-        [0x2001, 0xdb8, ..] => Class::Forbidden("for documentation"),
-        [0x3fff, high, ..] if high < 0x1000 => Class::Forbidden("for documentation"),
-        [first, ..] if first >> 13 == 1 => Class::Public,
-        [first, ..] if first >> 9 == 0xfc >> 1 => Class::Private("unique local"),
-        [first, ..] if first >> 6 == 0xfe80 >> 6 => Class::Private("link-local"),
-        [first, ..] if first >> 6 == 0xfec0 >> 6 => Class::Private("site-local"),
-        [first, ..] if first >> 8 == 0xff => Class::Forbidden("multicast"),
-        _ => Class::Forbidden("not assigned"),
+        [0, 0, 0, 0, 0, 0xffff, a, b] | [0, 0, 0, 0, 0xffff, 0, a, b] => classify_v4(embedded_ipv4(a, b)),
+        [0x64, 0xff9b, 0, 0, 0, 0, a, b] => classify_v4(embedded_ipv4(a, b)),
+        [0x2002, a, b, ..] => classify_v4(embedded_ipv4(a, b)),
+        [0x64, 0xff9b, 1, ..] => AddressClass::Private("translated within a network"),
+        [0x2001, high, ..] if high < 0x200 => AddressClass::Forbidden("for protocols"),
+        [0x2001, 0xdb8, ..] => AddressClass::Forbidden("for documentation"),
+        [0x3fff, high, ..] if high < 0x1000 => AddressClass::Forbidden("for documentation"),
+        [first, ..] if first >> 13 == 1 => AddressClass::Public,
+        [first, ..] if first >> 9 == 0xfc >> 1 => AddressClass::Private("unique local"),
+        [first, ..] if first >> 6 == 0xfe80 >> 6 => AddressClass::Private("link-local"),
+        [first, ..] if first >> 6 == 0xfec0 >> 6 => AddressClass::Private("site-local"),
+        [first, ..] if first >> 8 == 0xff => AddressClass::Forbidden("multicast"),
+        _ => AddressClass::Forbidden("not assigned"),
     }
 }
 
-fn embedded(high: u16, low: u16) -> Ipv4Addr {
+fn embedded_ipv4(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))
 }
 
@@ -199,10 +199,10 @@ mod tests {
     #[test]
     fn every_range_ends_where_it_should() {
         for (text, expected) in JUDGED {
-            let class = match classify(text.parse().unwrap()) {
-                Class::Public => "public".to_owned(),
-                Class::Private(what) => format!("private: {what}"),
-                Class::Forbidden(what) => format!("forbidden: {what}"),
+            let class = match classify_address(text.parse().unwrap()) {
+                AddressClass::Public => "public".to_owned(),
+                AddressClass::Private(what) => format!("private: {what}"),
+                AddressClass::Forbidden(what) => format!("forbidden: {what}"),
             };
             assert_eq!(&class, expected, "{text}");
         }
@@ -216,9 +216,9 @@ mod tests {
             let inside = address.is_private() || address.is_loopback() || address.is_link_local();
             let odd = address.is_multicast() || address.is_broadcast() || address.is_documentation() || block >> 8 == 0;
             match classify_v4(address) {
-                Class::Public => assert!(!inside && !odd, "{address}"),
-                Class::Private(_) => assert!(inside || block >> 6 == 0x6440 >> 6, "{address}"),
-                Class::Forbidden(_) => assert!(!inside, "{address}"),
+                AddressClass::Public => assert!(!inside && !odd, "{address}"),
+                AddressClass::Private(_) => assert!(inside || block >> 6 == 0x6440 >> 6, "{address}"),
+                AddressClass::Forbidden(_) => assert!(!inside, "{address}"),
             }
         }
     }

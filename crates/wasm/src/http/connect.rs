@@ -12,22 +12,22 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-use super::address::{Class, classify};
-use super::pattern::normal;
-use super::{HostRule, HttpError, usual_port};
+use super::address::{AddressClass, classify_address};
+use super::pattern::normalize_host;
+use super::{HostRule, HttpError, default_port};
 
 /// Addresses of names. A parameter, so that a test can say what a name resolves to.
-pub trait Resolve: Send + Sync {
+pub trait HostResolver: Send + Sync {
     /// The addresses of a host.
-    fn resolve(&self, host: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+    fn resolve_host(&self, host: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 }
 
 /// The resolver of the machine.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemResolver;
 
-impl Resolve for SystemResolver {
-    fn resolve(&self, host: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+impl HostResolver for SystemResolver {
+    fn resolve_host(&self, host: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
         Box::pin(async move {
             let addresses = tokio::net::lookup_host((host, 0)).await?;
             Ok(addresses.map(|address| address.ip()).collect())
@@ -36,42 +36,42 @@ impl Resolve for SystemResolver {
 }
 
 #[derive(Clone)]
-pub(super) struct Connector {
+pub(super) struct GuestConnector {
     pub(super) rules: Arc<[HostRule]>,
-    pub(super) resolver: Arc<dyn Resolve>,
+    pub(super) resolver: Arc<dyn HostResolver>,
 }
 
-type Failure = Box<dyn Error + Send + Sync>;
+type ConnectError = Box<dyn Error + Send + Sync>;
 
-impl Service<Uri> for Connector {
+impl Service<Uri> for GuestConnector {
     type Response = TokioIo<TcpStream>;
-    type Error = Failure;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Failure>> + Send>>;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectError>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connector = self.clone();
-        Box::pin(async move { connector.connect(&uri).await })
+        Box::pin(async move { connector.connect_checked(&uri).await })
     }
 }
 
-impl Connector {
-    async fn connect(&self, uri: &Uri) -> Result<TokioIo<TcpStream>, Failure> {
-        let host = normal(uri.host().ok_or("the URL has no host")?);
-        let usual = usual_port(uri.scheme_str());
+impl GuestConnector {
+    async fn connect_checked(&self, uri: &Uri) -> Result<TokioIo<TcpStream>, ConnectError> {
+        let host = normalize_host(uri.host().ok_or("the URL has no host")?);
+        let usual = default_port(uri.scheme_str());
         let port = uri.port_u16().unwrap_or(usual);
         let private = self.rules.iter().any(|rule| rule.private_networks && rule.pattern.matches(&host, port, usual));
         let addresses = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
-            Err(_) => self.resolver.resolve(host.clone()).await?,
+            Err(_) => self.resolver.resolve_host(host.clone()).await?,
         };
         for address in &addresses {
-            judge(&host, *address, private)?;
+            check_address(&host, *address, private)?;
         }
-        let mut failure = Failure::from(format!("`{host}` has no address"));
+        let mut failure = ConnectError::from(format!("`{host}` has no address"));
         for address in addresses {
             match TcpStream::connect(SocketAddr::new(address, port)).await {
                 Ok(stream) => {
@@ -86,12 +86,12 @@ impl Connector {
 }
 
 /// One bad address among several is enough: whoever put it there may decide which is used.
-fn judge(host: &str, address: IpAddr, private: bool) -> Result<(), HttpError> {
-    match classify(address) {
-        Class::Public => Ok(()),
-        Class::Private(_) if private => Ok(()),
-        Class::Private(reason) | Class::Forbidden(reason) => {
-            Err(HttpError::Address { host: host.to_owned(), address, reason })
+fn check_address(host: &str, address: IpAddr, private: bool) -> Result<(), HttpError> {
+    match classify_address(address) {
+        AddressClass::Public => Ok(()),
+        AddressClass::Private(_) if private => Ok(()),
+        AddressClass::Private(reason) | AddressClass::Forbidden(reason) => {
+            Err(HttpError::AddressDenied { host: host.to_owned(), address, reason })
         }
     }
 }

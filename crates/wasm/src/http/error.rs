@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use onward_journal::{ErrorKind, ExecutionError};
 use thiserror::Error;
 
-use crate::stop::named;
+use crate::guest_error::permanent_error;
 
 /// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -15,16 +15,16 @@ pub enum HttpError {
     #[error("the request is invalid: {0}")]
     Invalid(String),
     /// The host is in no list.
-    #[error("requests to {host} are not allowed by {whose} configuration")]
-    Host {
+    #[error("requests to {host} are not allowed by {allow_list} configuration")]
+    HostDenied {
         /// And the port.
         host: String,
         /// Which list.
-        whose: &'static str,
+        allow_list: &'static str,
     },
     /// The host has an address that guests must not reach.
     #[error("`{host}` has the address {address}, which is {reason}")]
-    Address {
+    AddressDenied {
         /// Whose.
         host: String,
         /// Which.
@@ -56,7 +56,7 @@ pub enum HttpError {
 
 impl HttpError {
     /// What a library's error amounts to: ours, if it began with ours.
-    pub(super) fn of(error: &(dyn Error + 'static)) -> Self {
+    pub(super) fn from_source(error: &(dyn Error + 'static)) -> Self {
         let mut reasons = Vec::new();
         let mut next = Some(error);
         while let Some(error) = next {
@@ -75,7 +75,7 @@ impl HttpError {
         match self {
             Self::Timeout { .. } | Self::Failed(_) => true,
             Self::TooLarge { what, .. } => *what == "response",
-            Self::Invalid(_) | Self::Host { .. } | Self::Address { .. } | Self::Unreachable(_) => false,
+            Self::Invalid(_) | Self::HostDenied { .. } | Self::AddressDenied { .. } | Self::Unreachable(_) => false,
         }
     }
 
@@ -83,12 +83,12 @@ impl HttpError {
     pub fn into_execution_error(self) -> ExecutionError {
         let message = self.to_string();
         match self {
-            Self::Invalid(_) => named("http_invalid", message),
-            Self::Host { .. } | Self::Address { .. } => named("http_denied", message),
-            Self::TooLarge { .. } => named("too_large", message),
+            Self::Invalid(_) => permanent_error("http_invalid", message),
+            Self::HostDenied { .. } | Self::AddressDenied { .. } => permanent_error("http_denied", message),
+            Self::TooLarge { .. } => permanent_error("too_large", message),
             Self::Timeout { .. } => ExecutionError::new(ErrorKind::Timeout, message),
             Self::Unreachable(_) | Self::Failed(_) => {
-                ExecutionError { retryable: true, ..named("http_failed", message) }
+                ExecutionError { retryable: true, ..permanent_error("http_failed", message) }
             }
         }
     }

@@ -17,21 +17,21 @@ use hyper::{HeaderMap, Response};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use onward_journal::Text;
+use onward_journal::SharedText;
 
-use connect::Connector;
-use request::Target;
+use connect::GuestConnector;
+use request::RequestTarget;
 
-pub use address::{Class, classify};
-pub use connect::{Resolve, SystemResolver};
+pub use address::{AddressClass, classify_address};
+pub use connect::{HostResolver, SystemResolver};
 pub use error::HttpError;
-pub use pattern::{HostPattern, PatternError};
+pub use pattern::{HostPattern, HostPatternError};
 
 /// What the server allows.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
     /// Where requests may go; nowhere when empty.
-    pub hosts: Vec<HostRule>,
+    pub host_rules: Vec<HostRule>,
     /// A larger request, headers included, is not sent.
     pub request_bytes_max: usize,
     /// A larger response, headers not included, is cut off.
@@ -44,7 +44,7 @@ impl Default for HttpConfig {
     /// No hosts, a mebibyte each way, thirty seconds.
     fn default() -> Self {
         Self {
-            hosts: Vec::new(),
+            host_rules: Vec::new(),
             request_bytes_max: 1 << 20,
             response_bytes_max: 1 << 20,
             timeout: Duration::from_secs(30),
@@ -75,7 +75,7 @@ pub struct HttpRequest {
     /// How long it may take, if that is less than the configuration says.
     pub timeout: Option<Duration>,
     /// Sent as `Idempotency-Key`, unless the headers have one.
-    pub idempotency_key: Option<Text>,
+    pub idempotency_key: Option<SharedText>,
 }
 
 /// A response, whatever its status.
@@ -91,22 +91,22 @@ pub struct HttpResponse {
 
 /// A client under the server's rules. A clone is a counter, not a copy; they share connections.
 #[derive(Clone)]
-pub struct Http {
-    client: Client<HttpsConnector<Connector>, Full<Bytes>>,
+pub struct GuestHttpClient {
+    client: Client<HttpsConnector<GuestConnector>, Full<Bytes>>,
     config: Arc<HttpConfig>,
 }
 
-impl Http {
+impl GuestHttpClient {
     /// A client that trusts the certificates that the machine trusts.
     pub fn new(config: HttpConfig) -> Result<Self, HttpError> {
         Self::with_resolver(config, Arc::new(SystemResolver))
     }
 
     /// A client that finds addresses in its own way.
-    pub fn with_resolver(config: HttpConfig, resolver: Arc<dyn Resolve>) -> Result<Self, HttpError> {
-        let connector = Connector { rules: config.hosts.clone().into(), resolver };
+    pub fn with_resolver(config: HttpConfig, resolver: Arc<dyn HostResolver>) -> Result<Self, HttpError> {
+        let connector = GuestConnector { rules: config.host_rules.clone().into(), resolver };
         let https = HttpsConnectorBuilder::new()
-            .with_tls_config(tls()?)
+            .with_tls_config(tls_config()?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);
@@ -116,67 +116,67 @@ impl Http {
 
     /// Sends a request to a host that the server allows.
     pub async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let target = Target::parse(&request.url)?;
-        if !self.config.hosts.iter().any(|rule| target.matches(&rule.pattern)) {
-            return Err(HttpError::Host { host: target.to_string(), whose: "the server's" });
+        let target = RequestTarget::parse(&request.url)?;
+        if !self.config.host_rules.iter().any(|rule| target.matches(&rule.pattern)) {
+            return Err(HttpError::HostDenied { host: target.to_string(), allow_list: "the server's" });
         }
         let timeout = request.timeout.map_or(self.config.timeout, |timeout| timeout.min(self.config.timeout));
-        match tokio::time::timeout(timeout, self.exchange(target, request)).await {
+        match tokio::time::timeout(timeout, self.send_to_target(target, request)).await {
             Ok(response) => response,
             Err(_) => Err(HttpError::Timeout { ms: timeout.as_millis() }),
         }
     }
 
-    async fn exchange(&self, target: Target, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let request = request::build(target, request, self.config.request_bytes_max)?;
-        let response = self.client.request(request).await.map_err(|error| match HttpError::of(&error) {
+    async fn send_to_target(&self, target: RequestTarget, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let request = request::build_request(target, request, self.config.request_bytes_max)?;
+        let response = self.client.request(request).await.map_err(|error| match HttpError::from_source(&error) {
             HttpError::Failed(reason) if error.is_connect() => HttpError::Unreachable(reason),
             error => error,
         })?;
-        read(response, self.config.response_bytes_max).await
+        read_response(response, self.config.response_bytes_max).await
     }
 }
 
 /// A client under the rules of a component too.
 #[derive(Clone)]
-pub struct Egress {
+pub struct ComponentEgress {
     /// The client.
-    pub http: Http,
+    pub http: GuestHttpClient,
     /// Where the component may send requests, as far as the server allows it; nowhere when empty.
     pub hosts: Arc<[HostPattern]>,
 }
 
-impl Egress {
+impl ComponentEgress {
     /// Sends a request to a host that both allow.
     pub async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let target = Target::parse(&request.url)?;
+        let target = RequestTarget::parse(&request.url)?;
         if !self.hosts.iter().any(|pattern| target.matches(pattern)) {
-            return Err(HttpError::Host { host: target.to_string(), whose: "the component's" });
+            return Err(HttpError::HostDenied { host: target.to_string(), allow_list: "the component's" });
         }
         self.http.send(request).await
     }
 }
 
-async fn read(response: Response<Incoming>, bytes_max: usize) -> Result<HttpResponse, HttpError> {
+async fn read_response(response: Response<Incoming>, bytes_max: usize) -> Result<HttpResponse, HttpError> {
     let (head, mut body) = response.into_parts();
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| HttpError::of(&error))?;
+        let frame = frame.map_err(|error| HttpError::from_source(&error))?;
         let Some(data) = frame.data_ref() else { continue };
         if read.len() + data.len() > bytes_max {
             return Err(HttpError::TooLarge { what: "response", max: bytes_max });
         }
         read.extend_from_slice(data);
     }
-    Ok(HttpResponse { status: head.status.as_u16(), headers: readable(&head.headers), body: read.freeze() })
+    Ok(HttpResponse { status: head.status.as_u16(), headers: header_pairs(&head.headers), body: read.freeze() })
 }
 
-fn readable(headers: &HeaderMap) -> Vec<(String, String)> {
+fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes()))).collect()
 }
 
-fn tls() -> Result<rustls::ClientConfig, HttpError> {
+fn tls_config() -> Result<rustls::ClientConfig, HttpError> {
     let mut roots = rustls::RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
@@ -191,6 +191,6 @@ fn tls() -> Result<rustls::ClientConfig, HttpError> {
 }
 
 /// The port of a URL without one.
-fn usual_port(scheme: Option<&str>) -> u16 {
+fn default_port(scheme: Option<&str>) -> u16 {
     if scheme == Some("https") { 443 } else { 80 }
 }

@@ -17,69 +17,69 @@ use thiserror::Error;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPattern {
-    host: Host,
-    port: Port,
+    host: HostMatch,
+    port: PortMatch,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Host {
+enum HostMatch {
     Any,
-    Below(String),
-    Exactly(String),
+    SubdomainOf(String),
+    Exact(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Port {
-    Usual,
+enum PortMatch {
+    SchemeDefault,
     Any,
-    Exactly(u16),
+    Exact(u16),
 }
 
 impl HostPattern {
     /// Whether a request to this host and port is meant; `usual_port` is the one of its scheme.
     pub fn matches(&self, host: &str, port: u16, usual_port: u16) -> bool {
-        let host = normal(host);
+        let host = normalize_host(host);
         let host_fits = match &self.host {
-            Host::Any => true,
-            Host::Below(parent) => {
+            HostMatch::Any => true,
+            HostMatch::SubdomainOf(parent) => {
                 host.strip_suffix(parent.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
-            Host::Exactly(name) => host == *name,
+            HostMatch::Exact(name) => host == *name,
         };
         let port_fits = match self.port {
-            Port::Usual => port == usual_port,
-            Port::Any => true,
-            Port::Exactly(allowed) => port == allowed,
+            PortMatch::SchemeDefault => port == usual_port,
+            PortMatch::Any => true,
+            PortMatch::Exact(allowed) => port == allowed,
         };
         host_fits && port_fits
     }
 }
 
 /// Lower case, without the dot that may end a name and the brackets around an IPv6 address.
-pub(super) fn normal(host: &str) -> String {
+pub(super) fn normalize_host(host: &str) -> String {
     let host = host.strip_suffix('.').unwrap_or(host);
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.to_ascii_lowercase()
 }
 
 impl FromStr for HostPattern {
-    type Err = PatternError;
+    type Err = HostPatternError;
 
-    fn from_str(text: &str) -> Result<Self, PatternError> {
-        let refuse = || PatternError(text.chars().take(100).collect());
-        let (host, port) = split(text);
+    fn from_str(text: &str) -> Result<Self, HostPatternError> {
+        let refuse = || HostPatternError(text.chars().take(100).collect());
+        let (host, port) = split_port(text);
         let port = match port {
-            None => Port::Usual,
-            Some("*") => Port::Any,
-            Some(port) => Port::Exactly(port.parse().ok().filter(|port| *port != 0).ok_or_else(refuse)?),
+            None => PortMatch::SchemeDefault,
+            Some("*") => PortMatch::Any,
+            Some(port) => PortMatch::Exact(port.parse().ok().filter(|port| *port != 0).ok_or_else(refuse)?),
         };
         if host == "*" {
-            return Ok(Self { host: Host::Any, port });
+            return Ok(Self { host: HostMatch::Any, port });
         }
-        let host = normal(host);
+        let host = normalize_host(host);
         let host = match host.strip_prefix("*.") {
-            Some(parent) if is_host(parent) => Host::Below(parent.to_owned()),
-            None if is_host(&host) => Host::Exactly(host),
+            Some(parent) if is_host_name(parent) => HostMatch::SubdomainOf(parent.to_owned()),
+            None if is_host_name(&host) => HostMatch::Exact(host),
             _ => return Err(refuse()),
         };
         Ok(Self { host, port })
@@ -87,14 +87,14 @@ impl FromStr for HostPattern {
 }
 
 /// Parts a port from a host; the colons of an IPv6 address are in brackets.
-fn split(text: &str) -> (&str, Option<&str>) {
+fn split_port(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once(':') {
         Some((host, port)) if host.starts_with('[') == host.ends_with(']') => (host, Some(port)),
         _ => (text, None),
     }
 }
 
-fn is_host(text: &str) -> bool {
+fn is_host_name(text: &str) -> bool {
     let is_address = text.parse::<std::net::Ipv6Addr>().is_ok();
     let is_letter = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
     is_address || text.split('.').all(|label| !label.is_empty() && label.chars().all(is_letter))
@@ -103,15 +103,15 @@ fn is_host(text: &str) -> bool {
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
-            Host::Any => f.write_str("*")?,
-            Host::Below(parent) => write!(f, "*.{parent}")?,
-            Host::Exactly(host) if host.contains(':') => write!(f, "[{host}]")?,
-            Host::Exactly(host) => f.write_str(host)?,
+            HostMatch::Any => f.write_str("*")?,
+            HostMatch::SubdomainOf(parent) => write!(f, "*.{parent}")?,
+            HostMatch::Exact(host) if host.contains(':') => write!(f, "[{host}]")?,
+            HostMatch::Exact(host) => f.write_str(host)?,
         }
         match self.port {
-            Port::Usual => Ok(()),
-            Port::Any => f.write_str(":*"),
-            Port::Exactly(port) => write!(f, ":{port}"),
+            PortMatch::SchemeDefault => Ok(()),
+            PortMatch::Any => f.write_str(":*"),
+            PortMatch::Exact(port) => write!(f, ":{port}"),
         }
     }
 }
@@ -119,7 +119,7 @@ impl fmt::Display for HostPattern {
 /// Why a text is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{0}` is not a pattern of hosts: expected such as `api.example.com`, `*.example.com:8443` or `*`")]
-pub struct PatternError(String);
+pub struct HostPatternError(String);
 
 #[cfg(test)]
 mod tests {

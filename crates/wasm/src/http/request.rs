@@ -7,12 +7,12 @@ use http_body_util::Full;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, Request, Uri};
 
-use super::pattern::{HostPattern, normal};
-use super::{HttpError, HttpRequest, usual_port};
+use super::pattern::{HostPattern, normalize_host};
+use super::{HttpError, HttpRequest, default_port};
 
 /// Headers that frame the message or name its receiver. From a guest they would let it say one thing to us and another to
 /// whoever is behind us.
-const OURS: [&str; 10] = [
+const RESERVED_HEADERS: [&str; 10] = [
     "connection",
     "content-length",
     "expect",
@@ -24,83 +24,83 @@ const OURS: [&str; 10] = [
     "transfer-encoding",
     "upgrade",
 ];
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const IDEMPOTENCY_KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Where a request goes.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct RequestTarget {
     uri: Uri,
     host: String,
     port: u16,
-    usual_port: u16,
+    default_port: u16,
 }
 
-impl Target {
+impl RequestTarget {
     pub(super) fn parse(url: &str) -> Result<Self, HttpError> {
-        let uri: Uri = url.parse().map_err(|error| invalid(format_args!("its URL: {error}")))?;
+        let uri: Uri = url.parse().map_err(|error| invalid_request(format_args!("its URL: {error}")))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return Err(invalid("its URL must begin with `http://` or `https://`"));
+            return Err(invalid_request("its URL must begin with `http://` or `https://`"));
         }
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(invalid("its URL must not have a user: send an `authorization` header"));
+            return Err(invalid_request("its URL must not have a user: send an `authorization` header"));
         }
-        let host = uri.host().map(normal).filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| invalid("its URL has no host"))?;
-        let usual_port = usual_port(uri.scheme_str());
+        let host = uri.host().map(normalize_host).filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| invalid_request("its URL has no host"))?;
+        let usual_port = default_port(uri.scheme_str());
         let port = uri.port_u16().unwrap_or(usual_port);
         // A port that is no number is not taken for none.
         if uri.authority().is_some_and(|authority| authority.port().is_none() && authority.as_str() != authority.host())
         {
-            return Err(invalid("the port of its URL"));
+            return Err(invalid_request("the port of its URL"));
         }
-        Ok(Self { uri, host, port, usual_port })
+        Ok(Self { uri, host, port, default_port: usual_port })
     }
 
     pub(super) fn matches(&self, pattern: &HostPattern) -> bool {
-        pattern.matches(&self.host, self.port, self.usual_port)
+        pattern.matches(&self.host, self.port, self.default_port)
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for RequestTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}:{}`", self.host, self.port)
     }
 }
 
 /// The request as it is sent.
-pub(super) fn build(target: Target, request: HttpRequest, bytes_max: usize) -> Result<Request<Full<Bytes>>, HttpError> {
+pub(super) fn build_request(target: RequestTarget, request: HttpRequest, bytes_max: usize) -> Result<Request<Full<Bytes>>, HttpError> {
     let headers: usize = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
     if request.url.len() + headers + request.body.len() > bytes_max {
         return Err(HttpError::TooLarge { what: "request", max: bytes_max });
     }
-    let method = Method::from_bytes(request.method.as_bytes()).map_err(|_| invalid("its method"))?;
+    let method = Method::from_bytes(request.method.as_bytes()).map_err(|_| invalid_request("its method"))?;
     if method == Method::CONNECT {
-        return Err(invalid("`CONNECT` is not a request"));
+        return Err(invalid_request("`CONNECT` is not a request"));
     }
     let mut built = Request::new(Full::new(request.body));
     *built.method_mut() = method;
     *built.uri_mut() = target.uri;
     for (name, value) in &request.headers {
-        let (name, value) = header(name, value)?;
+        let (name, value) = parse_header(name, value)?;
         built.headers_mut().append(name, value);
     }
-    if let Some(key) = request.idempotency_key.filter(|_| !built.headers().contains_key(IDEMPOTENCY_KEY)) {
-        let key = HeaderValue::from_str(&key).map_err(|_| invalid("its idempotency key"))?;
-        built.headers_mut().insert(IDEMPOTENCY_KEY, key);
+    if let Some(key) = request.idempotency_key.filter(|_| !built.headers().contains_key(IDEMPOTENCY_KEY_HEADER)) {
+        let key = HeaderValue::from_str(&key).map_err(|_| invalid_request("its idempotency key"))?;
+        built.headers_mut().insert(IDEMPOTENCY_KEY_HEADER, key);
     }
     Ok(built)
 }
 
-fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HttpError> {
-    let parsed: HeaderName = name.parse().map_err(|_| invalid("the name of a header"))?;
-    if OURS.contains(&parsed.as_str()) {
-        return Err(invalid(format_args!("the header `{parsed}` is not for guests to set")));
+fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HttpError> {
+    let parsed: HeaderName = name.parse().map_err(|_| invalid_request("the name of a header"))?;
+    if RESERVED_HEADERS.contains(&parsed.as_str()) {
+        return Err(invalid_request(format_args!("the header `{parsed}` is not for guests to set")));
     }
-    let value = HeaderValue::from_str(value).map_err(|_| invalid(format_args!("the value of `{parsed}`")))?;
+    let value = HeaderValue::from_str(value).map_err(|_| invalid_request(format_args!("the value of `{parsed}`")))?;
     Ok((parsed, value))
 }
 
-fn invalid(what: impl fmt::Display) -> HttpError {
+fn invalid_request(what: impl fmt::Display) -> HttpError {
     HttpError::Invalid(what.to_string())
 }
 
@@ -120,13 +120,13 @@ mod tests {
     }
 
     fn built(request: HttpRequest) -> Result<Request<Full<Bytes>>, HttpError> {
-        build(Target::parse(&request.url)?, request, 100)
+        build_request(RequestTarget::parse(&request.url)?, request, 100)
     }
 
     #[test]
     fn the_idempotency_key_is_sent_unless_there_is_one() {
         let key = |request: Request<Full<Bytes>>| {
-            let keys: Vec<_> = request.headers().get_all(IDEMPOTENCY_KEY).iter().cloned().collect();
+            let keys: Vec<_> = request.headers().get_all(IDEMPOTENCY_KEY_HEADER).iter().cloned().collect();
             keys
         };
         assert_eq!(key(built(request(&[])).unwrap()), ["root.1"]);
@@ -157,12 +157,12 @@ mod tests {
             ("https://[::1]:8443", "`::1:8443`"),
             ("http://127.0.0.1:99/x", "`127.0.0.1:99`"),
         ] {
-            assert_eq!(Target::parse(url).unwrap().to_string(), expected);
+            assert_eq!(RequestTarget::parse(url).unwrap().to_string(), expected);
         }
         for url in
             ["", "/x", "a.b", "ftp://a.b", "http://", "http://u:p@a.b", "http://a.b:x", "http://a b", "file:///x"]
         {
-            assert!(Target::parse(url).is_err(), "{url}");
+            assert!(RequestTarget::parse(url).is_err(), "{url}");
         }
     }
 

@@ -8,59 +8,59 @@
 mod clocks;
 mod random;
 mod streams;
-mod surroundings;
+mod environment;
 
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 use wasmtime::component::{Component, Linker, LinkerInstance, ResourceType};
 use wasmtime::{Engine, Result};
 
-use crate::host::Data;
-use crate::stop::{Stop, trap};
+use crate::host::GuestState;
+use crate::guest_error::{GuestStop, trap_error};
 
-pub(crate) use streams::Lines;
+pub(crate) use streams::PartialLines;
 
 /// Packages of WASI of which at least something is here.
-const PACKAGES: [&str; 5] = ["wasi:cli", "wasi:clocks", "wasi:filesystem", "wasi:io", "wasi:random"];
-const VERSION: &str = "0.2.";
+const WASI_PACKAGES: [&str; 5] = ["wasi:cli", "wasi:clocks", "wasi:filesystem", "wasi:io", "wasi:random"];
+const VERSION_PREFIX: &str = "0.2.";
 
-type Instance<'a> = LinkerInstance<'a, Data>;
+type WasiLinker<'a> = LinkerInstance<'a, GuestState>;
 
 /// Resources that a guest can name. It never gets more than streams and what to wait for.
-enum Input {}
-enum Output {}
-enum Failure {}
-enum Pollable {}
-enum Terminal {}
-enum Descriptor {}
-enum Entries {}
+enum InputStreamResource {}
+enum OutputStreamResource {}
+enum IoErrorResource {}
+enum PollableResource {}
+enum TerminalResource {}
+enum DescriptorResource {}
+enum DirectoryEntriesResource {}
 
 /// Whether an import is of a package that is here.
-pub(crate) fn is_virtual(import: &str) -> bool {
-    interface(import).is_some()
+pub(crate) fn is_virtual_import(import: &str) -> bool {
+    wasi_interface(import).is_some()
 }
 
 /// The interface that an import names, without its version.
-fn interface(import: &str) -> Option<&str> {
+fn wasi_interface(import: &str) -> Option<&str> {
     let (interface, version) = import.split_once('@')?;
     let (package, _) = interface.split_once('/')?;
-    (PACKAGES.contains(&package) && version.starts_with(VERSION)).then_some(interface)
+    (WASI_PACKAGES.contains(&package) && version.starts_with(VERSION_PREFIX)).then_some(interface)
 }
 
 /// Defines what a component imports of WASI, in the versions that it wants.
-pub(crate) fn provide(linker: &mut Linker<Data>, component: &Component, engine: &Engine) -> Result<()> {
+pub(crate) fn link_wasi_imports(linker: &mut Linker<GuestState>, component: &Component, engine: &Engine) -> Result<()> {
     for (import, item) in component.component_type().imports(engine) {
-        if let (Some(interface), ComponentItem::ComponentInstance(wanted)) = (interface(import), item.ty) {
-            define(&mut linker.instance(import)?, interface, &wanted, engine)?;
+        if let (Some(interface), ComponentItem::ComponentInstance(wanted)) = (wasi_interface(import), item.ty) {
+            define_interface(&mut linker.instance(import)?, interface, &wanted, engine)?;
         }
     }
     Ok(())
 }
 
-fn define(instance: &mut Instance<'_>, interface: &str, wanted: &ComponentInstance, engine: &Engine) -> Result<()> {
+fn define_interface(instance: &mut WasiLinker<'_>, interface: &str, wanted: &ComponentInstance, engine: &Engine) -> Result<()> {
     for (name, item) in wanted.exports(engine) {
         match item.ty {
-            ComponentItem::Resource(_) => instance.resource(name, resource(name), |_, _| Ok(()))?,
-            ComponentItem::ComponentFunc(_) => function(instance, interface, name)?,
+            ComponentItem::Resource(_) => instance.resource(name, resource_type(name), |_, _| Ok(()))?,
+            ComponentItem::ComponentFunc(_) => define_function(instance, interface, name)?,
             _ => {}
         }
     }
@@ -68,28 +68,28 @@ fn define(instance: &mut Instance<'_>, interface: &str, wanted: &ComponentInstan
 }
 
 /// A resource goes by one name in all interfaces.
-fn resource(name: &str) -> ResourceType {
+fn resource_type(name: &str) -> ResourceType {
     match name {
-        "input-stream" => ResourceType::host::<Input>(),
-        "output-stream" => ResourceType::host::<Output>(),
-        "error" => ResourceType::host::<Failure>(),
-        "pollable" => ResourceType::host::<Pollable>(),
-        "descriptor" => ResourceType::host::<Descriptor>(),
-        "directory-entry-stream" => ResourceType::host::<Entries>(),
-        _ => ResourceType::host::<Terminal>(),
+        "input-stream" => ResourceType::host::<InputStreamResource>(),
+        "output-stream" => ResourceType::host::<OutputStreamResource>(),
+        "error" => ResourceType::host::<IoErrorResource>(),
+        "pollable" => ResourceType::host::<PollableResource>(),
+        "descriptor" => ResourceType::host::<DescriptorResource>(),
+        "directory-entry-stream" => ResourceType::host::<DirectoryEntriesResource>(),
+        _ => ResourceType::host::<TerminalResource>(),
     }
 }
 
-fn function(instance: &mut Instance<'_>, interface: &str, name: &str) -> Result<()> {
+fn define_function(instance: &mut WasiLinker<'_>, interface: &str, name: &str) -> Result<()> {
     let defined = match interface {
-        "wasi:clocks/wall-clock" | "wasi:clocks/monotonic-clock" => clocks::define(instance, interface, name)?,
-        "wasi:random/random" | "wasi:random/insecure" | "wasi:random/insecure-seed" => random::define(instance, name)?,
-        "wasi:io/streams" | "wasi:io/poll" | "wasi:io/error" => streams::define(instance, name)?,
-        _ => surroundings::define(instance, name)?,
+        "wasi:clocks/wall-clock" | "wasi:clocks/monotonic-clock" => clocks::define_clock_function(instance, interface, name)?,
+        "wasi:random/random" | "wasi:random/insecure" | "wasi:random/insecure-seed" => random::define_random_function(instance, name)?,
+        "wasi:io/streams" | "wasi:io/poll" | "wasi:io/error" => streams::define_stream_function(instance, name)?,
+        _ => environment::define_environment_function(instance, name)?,
     };
     if !defined {
         let called = format!("it called `{interface}#{name}`, which there is not");
-        instance.func_new(name, move |_, _, _, _| Err(Stop(trap(called.clone())).into()))?;
+        instance.func_new(name, move |_, _, _, _| Err(GuestStop(trap_error(called.clone())).into()))?;
     }
     Ok(())
 }
@@ -109,7 +109,7 @@ mod tests {
             ("wasi:cli/stdout", false),
             ("wasi:cli", false),
         ] {
-            assert_eq!(is_virtual(import), expected, "{import}");
+            assert_eq!(is_virtual_import(import), expected, "{import}");
         }
     }
 }

@@ -2,27 +2,27 @@
 
 use wasmtime::{Result, StoreContextMut};
 
-use super::Instance;
+use super::WasiLinker;
 use crate::bindings::host::Host;
-use crate::host::Data;
-use crate::stop::{Stop, named};
+use crate::host::GuestState;
+use crate::guest_error::{GuestStop, permanent_error};
 
 /// What one call may draw; a workflow's journal records all of it.
-const BYTES_MAX: u64 = 64 << 10;
+const RANDOM_BYTES_MAX: u64 = 64 << 10;
 const DRAW_MAX: u64 = 4_096;
 
-pub(super) fn define(instance: &mut Instance<'_>, name: &str) -> Result<bool> {
+pub(super) fn define_random_function(instance: &mut WasiLinker<'_>, name: &str) -> Result<bool> {
     match name {
         "get-random-bytes" | "get-insecure-random-bytes" => instance
             .func_wrap_async(name, |store, (length,): (u64,)| {
-                Box::new(async move { Ok((bytes(store, length).await?,)) })
+                Box::new(async move { Ok((random_bytes(store, length).await?,)) })
             })?,
         "get-random-u64" | "get-insecure-random-u64" => instance
-            .func_wrap_async(name, |store, (): ()| Box::new(async move { Ok((word(&bytes(store, 8).await?, 0),)) }))?,
+            .func_wrap_async(name, |store, (): ()| Box::new(async move { Ok((read_u64(&random_bytes(store, 8).await?, 0),)) }))?,
         "insecure-seed" => instance.func_wrap_async(name, |store, (): ()| {
             Box::new(async move {
-                let bytes = bytes(store, 16).await?;
-                Ok(((word(&bytes, 0), word(&bytes, 8)),))
+                let bytes = random_bytes(store, 16).await?;
+                Ok(((read_u64(&bytes, 0), read_u64(&bytes, 8)),))
             })
         })?,
         _ => return Ok(false),
@@ -30,10 +30,10 @@ pub(super) fn define(instance: &mut Instance<'_>, name: &str) -> Result<bool> {
     Ok(true)
 }
 
-async fn bytes(mut store: StoreContextMut<'_, Data>, length: u64) -> Result<Vec<u8>> {
-    if length > BYTES_MAX {
-        let message = format!("it draws at most {BYTES_MAX} bytes of randomness at a time, not {length}");
-        return Err(Stop(named("too_large", message)).into());
+async fn random_bytes(mut store: StoreContextMut<'_, GuestState>, length: u64) -> Result<Vec<u8>> {
+    if length > RANDOM_BYTES_MAX {
+        let message = format!("it draws at most {RANDOM_BYTES_MAX} bytes of randomness at a time, not {length}");
+        return Err(GuestStop(permanent_error("too_large", message)).into());
     }
     let mut bytes = Vec::new();
     let mut left = length;
@@ -46,6 +46,6 @@ async fn bytes(mut store: StoreContextMut<'_, Data>, length: u64) -> Result<Vec<
 }
 
 /// Eight bytes as a number.
-fn word(bytes: &[u8], from: usize) -> u64 {
+fn read_u64(bytes: &[u8], from: usize) -> u64 {
     bytes.iter().skip(from).take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

@@ -2,12 +2,12 @@
 
 use std::mem;
 
-use onward_execution::Level;
+use onward_execution::GuestLogLevel;
 use wasmtime::component::{ComponentType, Lower, Resource};
 use wasmtime::{Result, StoreContextMut};
 
-use super::{Failure, Input, Instance, Output, Pollable};
-use crate::host::Data;
+use super::{IoErrorResource, InputStreamResource, WasiLinker, OutputStreamResource, PollableResource};
+use crate::host::GuestState;
 
 pub(super) const STDOUT: u32 = 1;
 pub(super) const STDERR: u32 = 2;
@@ -18,26 +18,26 @@ const LINE_BYTES_MAX: usize = 16 << 10;
 
 #[derive(ComponentType, Lower)]
 #[component(variant)]
-enum StreamError {
+enum WasiStreamError {
     #[component(name = "last-operation-failed")]
     #[expect(dead_code, reason = "nothing fails, but the type has it")]
-    LastOperationFailed(Resource<Failure>),
+    LastOperationFailed(Resource<IoErrorResource>),
     #[component(name = "closed")]
     Closed,
 }
 
-type Streamed<T> = std::result::Result<T, StreamError>;
+type StreamResult<T> = std::result::Result<T, WasiStreamError>;
 
 /// What was written and is not a whole line yet.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct PartialLines {
     out: Vec<u8>,
     err: Vec<u8>,
 }
 
-impl Lines {
+impl PartialLines {
     /// Adds what was written to a stream, and takes the lines that are whole.
-    fn add(&mut self, stream: u32, written: &[u8]) -> Vec<String> {
+    fn complete_lines(&mut self, stream: u32, written: &[u8]) -> Vec<String> {
         let rest = if stream == STDERR { &mut self.err } else { &mut self.out };
         let mut lines = Vec::new();
         for byte in written {
@@ -52,33 +52,33 @@ impl Lines {
     }
 }
 
-pub(super) fn define(instance: &mut Instance<'_>, name: &str) -> Result<bool> {
+pub(super) fn define_stream_function(instance: &mut WasiLinker<'_>, name: &str) -> Result<bool> {
     match name {
         "[method]output-stream.check-write" => {
-            instance.func_wrap(name, |_, (_,): (Resource<Output>,)| Ok((Streamed::Ok(WRITE_BYTES_MAX),)))?;
+            instance.func_wrap(name, |_, (_,): (Resource<OutputStreamResource>,)| Ok((StreamResult::Ok(WRITE_BYTES_MAX),)))?;
         }
         "[method]output-stream.write" | "[method]output-stream.blocking-write-and-flush" => {
-            instance.func_wrap_async(name, |store, (stream, bytes): (Resource<Output>, Vec<u8>)| {
-                Box::new(async move { Ok((Streamed::Ok(write(store, stream.rep(), &bytes).await?),)) })
+            instance.func_wrap_async(name, |store, (stream, bytes): (Resource<OutputStreamResource>, Vec<u8>)| {
+                Box::new(async move { Ok((StreamResult::Ok(write_lines(store, stream.rep(), &bytes).await?),)) })
             })?
         }
         "[method]output-stream.flush" | "[method]output-stream.blocking-flush" => {
-            instance.func_wrap(name, |_, (_,): (Resource<Output>,)| Ok((Streamed::Ok(()),)))?;
+            instance.func_wrap(name, |_, (_,): (Resource<OutputStreamResource>,)| Ok((StreamResult::Ok(()),)))?;
         }
         "[method]output-stream.subscribe" => {
-            instance.func_wrap(name, |_, (_,): (Resource<Output>,)| Ok((Resource::<Pollable>::new_own(0),)))?;
+            instance.func_wrap(name, |_, (_,): (Resource<OutputStreamResource>,)| Ok((Resource::<PollableResource>::new_own(0),)))?;
         }
         "[method]input-stream.read" | "[method]input-stream.blocking-read" => {
-            instance.func_wrap(name, |_, (_, _): (Resource<Input>, u64)| {
-                Ok((Streamed::<Vec<u8>>::Err(StreamError::Closed),))
+            instance.func_wrap(name, |_, (_, _): (Resource<InputStreamResource>, u64)| {
+                Ok((StreamResult::<Vec<u8>>::Err(WasiStreamError::Closed),))
             })?;
         }
         "[method]input-stream.subscribe" => {
-            instance.func_wrap(name, |_, (_,): (Resource<Input>,)| Ok((Resource::<Pollable>::new_own(0),)))?;
+            instance.func_wrap(name, |_, (_,): (Resource<InputStreamResource>,)| Ok((Resource::<PollableResource>::new_own(0),)))?;
         }
-        "[method]pollable.ready" => instance.func_wrap(name, |_, (_,): (Resource<Pollable>,)| Ok((true,)))?,
-        "[method]pollable.block" => instance.func_wrap(name, |_, (_,): (Resource<Pollable>,)| Ok(()))?,
-        "poll" => instance.func_wrap(name, |_, (all,): (Vec<Resource<Pollable>>,)| {
+        "[method]pollable.ready" => instance.func_wrap(name, |_, (_,): (Resource<PollableResource>,)| Ok((true,)))?,
+        "[method]pollable.block" => instance.func_wrap(name, |_, (_,): (Resource<PollableResource>,)| Ok(()))?,
+        "poll" => instance.func_wrap(name, |_, (all,): (Vec<Resource<PollableResource>>,)| {
             let ready: Vec<u32> = (0..).take(all.len()).collect();
             Ok((ready,))
         })?,
@@ -87,10 +87,10 @@ pub(super) fn define(instance: &mut Instance<'_>, name: &str) -> Result<bool> {
     Ok(true)
 }
 
-async fn write(mut store: StoreContextMut<'_, Data>, stream: u32, bytes: &[u8]) -> Result<()> {
-    let level = if stream == STDERR { Level::Error } else { Level::Info };
-    for line in store.data_mut().lines.add(stream, bytes) {
-        store.data_mut().say(level, line).await?;
+async fn write_lines(mut store: StoreContextMut<'_, GuestState>, stream: u32, bytes: &[u8]) -> Result<()> {
+    let level = if stream == STDERR { GuestLogLevel::Error } else { GuestLogLevel::Info };
+    for line in store.data_mut().partial_lines.complete_lines(stream, bytes) {
+        store.data_mut().log_guest_line(level, line).await?;
     }
     Ok(())
 }
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn lines_are_whole_and_not_endless() {
-        let mut lines = Lines::default();
-        assert_eq!(lines.add(STDOUT, b"a\nb"), ["a"]);
-        assert_eq!(lines.add(STDERR, b"c\n"), ["c"]);
-        assert_eq!(lines.add(STDOUT, b"\n\nd"), ["b", ""]);
-        let long = lines.add(STDOUT, &[b'x'; 2 * LINE_BYTES_MAX]);
+        let mut lines = PartialLines::default();
+        assert_eq!(lines.complete_lines(STDOUT, b"a\nb"), ["a"]);
+        assert_eq!(lines.complete_lines(STDERR, b"c\n"), ["c"]);
+        assert_eq!(lines.complete_lines(STDOUT, b"\n\nd"), ["b", ""]);
+        let long = lines.complete_lines(STDOUT, &[b'x'; 2 * LINE_BYTES_MAX]);
         assert_eq!(long.iter().map(String::len).collect::<Vec<_>>(), [LINE_BYTES_MAX, LINE_BYTES_MAX]);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use onward_wasm::{
-    Egress, HostPattern, HostRule, Http, HttpConfig, HttpError, HttpRequest, Resolve, TaskCall, TaskLimits,
+    ComponentEgress, HostPattern, HostRule, GuestHttpClient, HttpConfig, HttpError, HttpRequest, HostResolver, TaskCall, TaskLimits,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -41,11 +41,11 @@ fn rule(pattern: &str, private_networks: bool) -> HostRule {
 }
 
 fn config(hosts: Vec<HostRule>) -> HttpConfig {
-    HttpConfig { hosts, response_bytes_max: 1_000, timeout: Duration::from_secs(5), ..HttpConfig::default() }
+    HttpConfig { host_rules: hosts, response_bytes_max: 1_000, timeout: Duration::from_secs(5), ..HttpConfig::default() }
 }
 
-fn local() -> Http {
-    Http::new(config(vec![rule("127.0.0.1:*", true)])).unwrap()
+fn local() -> GuestHttpClient {
+    GuestHttpClient::new(config(vec![rule("127.0.0.1:*", true)])).unwrap()
 }
 
 fn get(url: impl Into<String>) -> HttpRequest {
@@ -62,8 +62,8 @@ fn get(url: impl Into<String>) -> HttpRequest {
 /// Every name is this address, and a public one too if it is IPv6. Counts how often it is asked.
 struct Pointing(IpAddr, AtomicUsize);
 
-impl Resolve for Pointing {
-    fn resolve(&self, _: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+impl HostResolver for Pointing {
+    fn resolve_host(&self, _: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
         self.1.fetch_add(1, Ordering::SeqCst);
         let address = self.0;
         let public = IpAddr::from([1, 1, 1, 1]);
@@ -89,7 +89,7 @@ async fn both_lists_have_to_allow_a_host() {
     let url = format!("http://{address}/");
     let egress = |hosts: &[&str]| {
         let hosts: Vec<HostPattern> = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        Egress { http: local(), hosts: hosts.into() }
+        ComponentEgress { http: local(), hosts: hosts.into() }
     };
     assert!(egress(&["127.0.0.1:*"]).send(get(&url)).await.is_ok());
     for hosts in [&[][..], &["127.0.0.1"], &["*.example.com", "localhost:*"]] {
@@ -107,16 +107,16 @@ async fn both_lists_have_to_allow_a_host() {
 #[tokio::test]
 async fn an_address_inside_is_refused_unless_the_server_allows_it() {
     let address = serve(ECHO).await;
-    let http = Http::new(config(vec![rule("*:*", false)])).unwrap();
+    let http = GuestHttpClient::new(config(vec![rule("*:*", false)])).unwrap();
     for host in ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "127.1", "2130706433", "0.0.0.0"] {
         let error = http.send(get(format!("http://{host}:{}/", address.port()))).await.unwrap_err();
-        assert!(matches!(error, HttpError::Address { .. }), "{host}: {error}");
+        assert!(matches!(error, HttpError::AddressDenied { .. }), "{host}: {error}");
     }
 }
 
 #[tokio::test]
 async fn a_metadata_service_is_refused_always() {
-    let http = Http::new(config(vec![rule("*:*", true)])).unwrap();
+    let http = GuestHttpClient::new(config(vec![rule("*:*", true)])).unwrap();
     for host in ["169.254.169.254", "[fd00:ec2::254]", "[::ffff:169.254.169.254]"] {
         let error = http.send(get(format!("http://{host}/"))).await.unwrap_err();
         assert!(error.to_string().ends_with("a metadata service of a cloud"), "{error}");
@@ -129,10 +129,10 @@ async fn where_a_name_leads_is_judged() {
     let url = format!("http://api.example.com:{}/", address.port());
     let pointing = || Arc::new(Pointing(address.ip(), AtomicUsize::new(0)));
     let resolver = pointing();
-    let outside = Http::with_resolver(config(vec![rule("*.example.com:*", false)]), resolver.clone()).unwrap();
+    let outside = GuestHttpClient::with_resolver(config(vec![rule("*.example.com:*", false)]), resolver.clone()).unwrap();
     let error = outside.send(get(&url)).await.unwrap_err();
     assert_eq!(error.to_string(), "`api.example.com` has the address 127.0.0.1, which is loopback");
-    let inside = Http::with_resolver(config(vec![rule("*.example.com:*", true)]), resolver.clone()).unwrap();
+    let inside = GuestHttpClient::with_resolver(config(vec![rule("*.example.com:*", true)]), resolver.clone()).unwrap();
     assert_eq!(inside.send(get(&url)).await.unwrap().status, 200);
     assert_eq!(resolver.1.load(Ordering::SeqCst), 2, "once each: what was judged is what is used");
 }
@@ -140,9 +140,9 @@ async fn where_a_name_leads_is_judged() {
 #[tokio::test]
 async fn one_bad_address_among_good_ones_is_enough() {
     let resolver = Arc::new(Pointing("::1".parse().unwrap(), AtomicUsize::new(0)));
-    let http = Http::with_resolver(config(vec![rule("*", false)]), resolver).unwrap();
+    let http = GuestHttpClient::with_resolver(config(vec![rule("*", false)]), resolver).unwrap();
     let error = http.send(get("http://api.example.com/")).await.unwrap_err();
-    assert!(matches!(error, HttpError::Address { .. }), "{error}");
+    assert!(matches!(error, HttpError::AddressDenied { .. }), "{error}");
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ fn call() -> TaskCall {
         owner: "tenant".into(),
         context: own(),
         limits: TaskLimits::default(),
-        http: Egress { http: local(), hosts: ["127.0.0.1:*".parse().unwrap()].into() },
+        http: ComponentEgress { http: local(), hosts: ["127.0.0.1:*".parse().unwrap()].into() },
         services: Arc::new(Fixed::default()),
     }
 }
@@ -225,9 +225,9 @@ fn call() -> TaskCall {
 async fn a_task_sends_requests_with_its_idempotency_key() {
     let address = serve(ECHO).await;
     let component = load(&guests::with_call(&fetch()));
-    let body = component.task("job", &payload(&format!("\"http://{address}/\"")), call()).await.unwrap();
+    let body = component.run_task("job", &payload(&format!("\"http://{address}/\"")), call()).await.unwrap();
     assert!(body.as_str().contains("idempotency-key: root.1\\r"), "{body:?}");
-    let error = component.task("job", &payload("\"http://example.com/\""), call()).await.unwrap_err();
+    let error = component.run_task("job", &payload("\"http://example.com/\""), call()).await.unwrap_err();
     assert_eq!((error.kind.as_str(), error.retryable), ("http_denied", false));
 }
 
@@ -266,7 +266,7 @@ async fn each_request_of_a_task_has_a_key_of_its_own_and_the_next_attempt_repeat
     let body = header + &send(0) + &send(0) + &send(1) + &fetch();
     let component = load(&guests::with_call(&body));
     for _attempt in 0..2 {
-        component.task("job", &payload(&format!("\"http://{address}/\"")), call()).await.unwrap();
+        component.run_task("job", &payload(&format!("\"http://{address}/\"")), call()).await.unwrap();
         assert_eq!(std::mem::take(&mut *keys.lock().unwrap()), ["root.1", "root.1/2", "mine", "root.1/4"]);
     }
 }

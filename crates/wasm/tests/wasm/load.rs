@@ -1,30 +1,30 @@
 //! What is let in, and what is not.
 
 use onward_journal::ComponentDigest;
-use onward_wasm::{Config, Kind, LoadError, Runtime};
+use onward_wasm::{Config, GuestFunctionKind, LoadError, WasmRuntime};
 
 use crate::{RUNTIME, guests, load};
 
 fn refused(text: &str) -> String {
-    RUNTIME.load(&guests::parse(text)).unwrap_err().to_string()
+    RUNTIME.load_component(&guests::parse(text)).unwrap_err().to_string()
 }
 
 #[test]
 fn a_component_says_what_it_can_do() {
     let bytes = guests::with_call(guests::ECHO);
     let component = load(&bytes);
-    assert_eq!(component.digest(), ComponentDigest::of(&bytes));
+    assert_eq!(component.digest(), ComponentDigest::from_component(&bytes));
     let functions: Vec<_> = component.functions().iter().map(|f| (&*f.name, f.kind, f.schema.clone())).collect();
-    assert_eq!(functions, [("flow", Kind::Workflow, None), ("job", Kind::Task, None)]);
-    assert_eq!(RUNTIME.loaded(component.digest()).map(|component| component.digest()), Some(component.digest()));
-    assert_eq!(RUNTIME.loaded(ComponentDigest::of(b"another")).map(|component| component.digest()), None);
+    assert_eq!(functions, [("flow", GuestFunctionKind::Workflow, None), ("job", GuestFunctionKind::Task, None)]);
+    assert_eq!(RUNTIME.find_loaded(component.digest()).map(|component| component.digest()), Some(component.digest()));
+    assert_eq!(RUNTIME.find_loaded(ComponentDigest::from_component(b"another")).map(|component| component.digest()), None);
 }
 
 #[test]
 fn the_default_configuration_can_be_had() {
-    let runtime = Runtime::new(Config::default()).unwrap();
-    assert_eq!(runtime.workflows_free(), 4_096);
-    runtime.load(&guests::with_call(guests::ECHO)).unwrap();
+    let runtime = WasmRuntime::new(Config::default()).unwrap();
+    assert_eq!(runtime.free_workflow_slots(), 4_096);
+    runtime.load_component(&guests::with_call(guests::ECHO)).unwrap();
 }
 
 #[test]
@@ -69,14 +69,14 @@ fn a_function_of_another_type_is_named() {
 #[test]
 fn what_is_no_component_is_refused() {
     for bytes in [&b""[..], b"hello", b"\0asm\x01\0\0\0"] {
-        assert!(matches!(RUNTIME.load(bytes), Err(LoadError::Invalid(_))), "{bytes:?}");
+        assert!(matches!(RUNTIME.load_component(bytes), Err(LoadError::Invalid(_))), "{bytes:?}");
     }
 }
 
 #[test]
 fn a_component_has_a_size_limit() {
-    let runtime = Runtime::new(Config { component_bytes_max: 100, workflows_max: 1, ..Config::default() }).unwrap();
-    assert_eq!(runtime.load(&[0; 101]).unwrap_err(), LoadError::TooLarge { bytes: 101, max: 100 });
+    let runtime = WasmRuntime::new(Config { component_bytes_max: 100, workflows_max: 1, ..Config::default() }).unwrap();
+    assert_eq!(runtime.load_component(&[0; 101]).unwrap_err(), LoadError::TooLarge { bytes: 101, max: 100 });
 }
 
 /// A list of functions with these names at 16, their entries at 32, their names from 200 on.
@@ -96,7 +96,7 @@ fn functions(names: &[&str]) -> String {
 
 #[test]
 fn functions_have_names_of_their_own() {
-    let load = |names: &[&str]| RUNTIME.load(&guests::with_functions(&functions(names)));
+    let load = |names: &[&str]| RUNTIME.load_component(&guests::with_functions(&functions(names)));
     assert_eq!(load(&["a", "b"]).unwrap().functions().len(), 2);
     assert_eq!(load(&[]).unwrap().functions().len(), 0);
     assert_eq!(load(&["a", "a"]).unwrap_err().to_string(), "the component has two functions `a`");
@@ -105,8 +105,8 @@ fn functions_have_names_of_their_own() {
 
 #[test]
 fn a_component_has_so_many_functions_at_most() {
-    let runtime = Runtime::new(Config { functions_max: 1, workflows_max: 1, ..Config::default() }).unwrap();
-    let error = runtime.load(&guests::with_functions(&functions(&["a", "b"]))).unwrap_err();
+    let runtime = WasmRuntime::new(Config { functions_max: 1, workflows_max: 1, ..Config::default() }).unwrap();
+    let error = runtime.load_component(&guests::with_functions(&functions(&["a", "b"]))).unwrap_err();
     assert_eq!(error, LoadError::TooManyFunctions { count: 2, max: 1 });
 }
 
@@ -125,8 +125,8 @@ fn a_compiled_component_is_kept_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let config = || Config { cache_folder: Some(folder.path().to_owned()), workflows_max: 1, ..Config::default() };
     let bytes = guests::with_call(guests::ECHO);
-    let first = Runtime::new(config()).unwrap().load(&bytes).unwrap();
-    let second = Runtime::new(config()).unwrap().load(&bytes).unwrap();
+    let first = WasmRuntime::new(config()).unwrap().load_component(&bytes).unwrap();
+    let second = WasmRuntime::new(config()).unwrap().load_component(&bytes).unwrap();
     assert_eq!(first.functions(), second.functions());
     let files: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().flatten().filter(|entry| entry.path().is_file()).collect();

@@ -12,20 +12,20 @@ mod workflow;
 
 use std::sync::LazyLock;
 
-use onward_execution::{Guest, Turn};
+use onward_execution::{Guest, GuestTurn};
 use onward_journal::{ExecutionError, Payload};
-use onward_wasm::{Component, Config, OwnContext, Runtime, WorkflowLimits};
+use onward_wasm::{LoadedComponent, Config, CallContext, WasmRuntime, WorkflowLimits};
 
 /// Many tests, one pool.
-static RUNTIME: LazyLock<Runtime> =
-    LazyLock::new(|| Runtime::new(Config { workflows_max: 64, tasks_max: 16, ..Config::default() }).unwrap());
+static RUNTIME: LazyLock<WasmRuntime> =
+    LazyLock::new(|| WasmRuntime::new(Config { workflows_max: 64, tasks_max: 16, ..Config::default() }).unwrap());
 
-fn load(bytes: &[u8]) -> Component {
-    RUNTIME.load(bytes).unwrap()
+fn load(bytes: &[u8]) -> LoadedComponent {
+    RUNTIME.load_component(bytes).unwrap()
 }
 
-fn own() -> OwnContext {
-    OwnContext { execution: "execution-1".into(), idempotency_key: "root.1".into(), attempt: 2 }
+fn own() -> CallContext {
+    CallContext { execution: "execution-1".into(), idempotency_key: "root.1".into(), attempt: 2 }
 }
 
 fn payload(text: &str) -> Payload {
@@ -34,14 +34,14 @@ fn payload(text: &str) -> Payload {
 
 /// The workflow whose body is `body`.
 fn flow(body: &str, limits: WorkflowLimits) -> Box<dyn Guest> {
-    load(&guests::with_call(body)).workflow("flow", &payload("[1,2]"), own(), limits)
+    load(&guests::with_call(body)).new_workflow("flow", &payload("[1,2]"), own(), limits)
 }
 
 /// Lets a guest run until it does more than pause, and says how often it paused.
-fn run_on(guest: &mut dyn Guest) -> (usize, Turn) {
+fn run_on(guest: &mut dyn Guest) -> (usize, GuestTurn) {
     for pauses in 0.. {
-        match guest.turn(None) {
-            Turn::Pauses => {}
+        match guest.resume_guest(None) {
+            GuestTurn::Paused => {}
             turn => return (pauses, turn),
         }
     }
@@ -49,9 +49,9 @@ fn run_on(guest: &mut dyn Guest) -> (usize, Turn) {
 }
 
 /// The error that a turn ends with.
-fn failed(turn: Turn) -> ExecutionError {
+fn failed(turn: GuestTurn) -> ExecutionError {
     match turn {
-        Turn::Ends(Err(error)) => error,
+        GuestTurn::Completed(Err(error)) => error,
         other => panic!("it did not fail: {other:?}"),
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onward_execution::Level;
+use onward_execution::GuestLogLevel;
 use onward_journal::{ErrorKind, InvokeResult, Timestamp};
-use onward_wasm::{Egress, Http, HttpConfig, OwnContext, Services, TaskCall, TaskLimits};
+use onward_wasm::{ComponentEgress, GuestHttpClient, HttpConfig, CallContext, TaskServices, TaskCall, TaskLimits};
 
 use crate::{guests, load, own, payload};
 
@@ -13,22 +13,22 @@ use crate::{guests, load, own, payload};
 #[derive(Default)]
 pub(crate) struct Fixed(Mutex<Vec<String>>);
 
-impl Services for Fixed {
+impl TaskServices for Fixed {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(49).unwrap()
     }
 
-    fn random(&self, bytes: &mut [u8]) {
+    fn fill_random(&self, bytes: &mut [u8]) {
         bytes.fill(b'7');
     }
 
-    fn log(&self, context: &OwnContext, level: Level, message: &str) {
+    fn log_line(&self, context: &CallContext, level: GuestLogLevel, message: &str) {
         self.0.lock().unwrap().push(format!("{} {level:?} {message}", context.execution));
     }
 }
 
-fn nowhere() -> Egress {
-    Egress { http: Http::new(HttpConfig::default()).unwrap(), hosts: [].into() }
+fn nowhere() -> ComponentEgress {
+    ComponentEgress { http: GuestHttpClient::new(HttpConfig::default()).unwrap(), hosts: [].into() }
 }
 
 fn call(limits: TaskLimits) -> TaskCall {
@@ -36,7 +36,7 @@ fn call(limits: TaskLimits) -> TaskCall {
 }
 
 async fn job(body: &str, limits: TaskLimits) -> InvokeResult {
-    load(&guests::with_call(body)).task("job", &payload("[1,2]"), call(limits)).await
+    load(&guests::with_call(body)).run_task("job", &payload("[1,2]"), call(limits)).await
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn time_randomness_and_logs_are_the_callers() {
         (call $ok (i32.const 300) (i32.const 2))"#;
     let services = Arc::new(Fixed::default());
     let call = TaskCall { services: services.clone(), ..call(TaskLimits::default()) };
-    let result = load(&guests::with_call(body)).task("job", &payload("1"), call).await;
+    let result = load(&guests::with_call(body)).run_task("job", &payload("1"), call).await;
     assert_eq!(result, Ok(payload("17")));
     assert_eq!(*services.0.lock().unwrap(), ["execution-1 Info the end is near"]);
 }
@@ -103,7 +103,7 @@ async fn time_randomness_and_logs_are_the_callers() {
 #[tokio::test]
 async fn only_tasks_run_as_tasks() {
     let component = load(&guests::with_call(guests::ECHO));
-    let error = component.task("flow", &payload("1"), call(TaskLimits::default())).await.unwrap_err();
+    let error = component.run_task("flow", &payload("1"), call(TaskLimits::default())).await.unwrap_err();
     assert_eq!(error.to_string(), "unknown_function: `flow` is a workflow, not a task");
 }
 

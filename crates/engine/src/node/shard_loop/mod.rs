@@ -1,6 +1,6 @@
 //! One shard of a node: takes it over, feeds its core, and performs what the core wants done.
 
-mod reading;
+mod loader;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,38 +11,38 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use onward_journal::{ExecutionId, InvokeKind, InvokeResult, Text};
-use onward_store::lease::{self, Lease};
-use onward_store::{Commit, Error, Kind, Scan, Shard, Value};
+use onward_journal::{ExecutionId, InvokeKind, InvokeResult, SharedText};
+use onward_store::shard_lease::{self, HeldLease};
+use onward_store::{Commit, Error, StoreErrorKind, TableScan, ShardId, ColumnValue};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::member::millis;
-use super::time::StoreTime;
-use super::{Node, Note, Word, log_line, measure, tasks};
-use crate::Alarm;
+use super::membership::duration_millis;
+use super::store_time::StoreTime;
+use super::{Node, ShardHint, Notification, log_guest_line, node_metrics, attempt_runner};
+use crate::PendingAlert;
 use crate::client;
-use crate::shard::{Action, Attempt, AttemptId, By, Core, End, Input, Resolved};
-use crate::work;
+use crate::shard::{ShardAction, TaskAttempt, AttemptId, AttemptReporter, ShardCore, AttemptEnd, ShardInput, ResolvedFunction};
+use crate::task_queue;
 
 /// How long to wait before something is read again.
-pub(super) const LATER: Duration = Duration::from_millis(100);
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// What is dealt with at a time before others have their turn.
-const BURST: usize = 16;
+const INPUT_BURST_MAX: usize = 16;
 
 /// How far the clocks of two nodes may be apart before one has to look twice, in milliseconds.
-const SKEW_MS: u64 = 50;
+const CLOCK_SKEW_MS: u64 = 50;
 
 /// Ends of attempts that are recorded together.
-const TOGETHER_MAX: usize = 256;
+const ATTEMPT_ENDS_BATCH_MAX: usize = 256;
 
 /// Whether a shard is to be given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leave {
+pub(super) enum ShardDirective {
     /// No.
-    Stay,
+    Keep,
     /// Another node should have it: when what is under way has ended, or later.
     HandOver,
     /// The node stops: soon, whatever is under way.
@@ -50,14 +50,14 @@ pub(super) enum Leave {
 }
 
 /// How long a shard is kept that could not be handed over, because something in it takes long.
-const KEPT: Duration = Duration::from_secs(30);
+const HANDOVER_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// Takes a shard over if it can be had, and works on it until it is to be given up, or another takes it.
-pub(super) async fn run(node: &Arc<Node>, shard: Shard, leave: watch::Receiver<Leave>) -> Result<(), Error> {
-    let claimed = lease::claim(&*node.store, shard, node.holder.clone(), millis(node.options.lease)).await;
+pub(super) async fn run_shard(node: &Arc<Node>, shard: ShardId, leave: watch::Receiver<ShardDirective>) -> Result<(), Error> {
+    let claimed = shard_lease::claim_shard(&*node.store, shard, node.holder.clone(), duration_millis(node.options.lease_duration)).await;
     let ended = match claimed {
-        Ok(Some(lease)) => match Owner::new(node, shard, lease).work(leave).await {
-            Ok(Some(lease)) => lease::release(&*node.store, &lease).await,
+        Ok(Some(lease)) => match ShardOwner::new(node, shard, lease).run_loop(leave).await {
+            Ok(Some(lease)) => shard_lease::release_lease(&*node.store, &lease).await,
             Ok(None) => {
                 tracing::warn!(%shard, "another node has taken the shard over");
                 Ok(())
@@ -68,7 +68,7 @@ pub(super) async fn run(node: &Arc<Node>, shard: Shard, leave: watch::Receiver<L
         Err(error) => Err(error),
     };
     match ended {
-        Err(error) if error.kind() != Kind::Fatal => {
+        Err(error) if error.kind() != StoreErrorKind::Fatal => {
             tracing::warn!(%shard, %error, "the shard could not be taken or given up in order");
             Ok(())
         }
@@ -77,130 +77,130 @@ pub(super) async fn run(node: &Arc<Node>, shard: Shard, leave: watch::Receiver<L
 }
 
 /// A shard that this node owns.
-struct Owner<'a> {
+struct ShardOwner<'a> {
     node: &'a Arc<Node>,
-    shard: Shard,
-    lease: Lease,
+    shard: ShardId,
+    lease: HeldLease,
     time: StoreTime,
-    core: Core,
+    core: ShardCore,
     /// Reads and commits under way.
-    waiting: FuturesUnordered<BoxFuture<'static, Result<Input, Error>>>,
+    pending_inputs: FuturesUnordered<BoxFuture<'static, Result<ShardInput, Error>>>,
     /// Executions that are being read: what was read before the last commit is of no use.
     loading: BTreeSet<ExecutionId>,
     /// Which performance of an attempt, and how to stop it.
-    tasks: BTreeMap<AttemptId, (u64, AbortHandle)>,
+    running_attempts: BTreeMap<AttemptId, (u64, AbortHandle)>,
     /// What was over as soon as it had begun.
-    at_hand: VecDeque<Result<Input, Error>>,
-    ended: mpsc::UnboundedSender<End>,
-    ends: mpsc::UnboundedReceiver<End>,
-    notes: mpsc::UnboundedReceiver<Note>,
+    ready_inputs: VecDeque<Result<ShardInput, Error>>,
+    attempt_end_sender: mpsc::UnboundedSender<AttemptEnd>,
+    attempt_ends: mpsc::UnboundedReceiver<AttemptEnd>,
+    hints: mpsc::UnboundedReceiver<ShardHint>,
     /// Who waits for the start of which execution.
-    beginning: BTreeMap<ExecutionId, oneshot::Sender<Option<Result<(), Error>>>>,
+    start_waiters: BTreeMap<ExecutionId, oneshot::Sender<Option<Result<(), Error>>>>,
     /// Who waits for the end of which task to be recorded.
-    reporting: BTreeMap<AttemptId, oneshot::Sender<bool>>,
-    read_inbox: bool,
+    completion_waiters: BTreeMap<AttemptId, oneshot::Sender<bool>>,
+    needs_inbox_read: bool,
     /// Where to go on reading the inbox.
-    inbox_place: Option<Vec<Value>>,
+    inbox_cursor: Option<Vec<ColumnValue>>,
     /// Where to go on reading executions that were busy when the shard was taken over.
-    left_behind: Option<Scan>,
+    takeover_scan: Option<TableScan>,
     /// Whether another process has left something that may be due.
-    is_called: bool,
+    has_remote_hint: bool,
     /// Whether the store could not be read. It is left alone for a while.
-    is_troubled: bool,
+    is_store_failing: bool,
     /// When the shard is given up at the latest, if it is to be.
-    leaves: Option<Instant>,
+    drain_deadline: Option<Instant>,
     /// Why it is to be given up.
-    why: Leave,
+    directive: ShardDirective,
     /// When to try again to hand it over.
-    kept_until: Option<Instant>,
+    handover_retry_at: Option<Instant>,
     is_lost: bool,
     /// How many executions were in memory when that was last told.
-    counted: usize,
+    counted_executions: usize,
 }
 
-impl Drop for Owner<'_> {
+impl Drop for ShardOwner<'_> {
     /// However it ends, nobody goes on with what another is about to take over.
     fn drop(&mut self) {
-        self.tasks.values().for_each(|(_, task)| task.abort());
-        let unheard = self.core.unheard();
+        self.running_attempts.values().for_each(|(_, task)| task.abort());
+        let unheard = self.core.undelivered_claims();
         if !unheard.is_empty() && tokio::runtime::Handle::try_current().is_ok() {
-            self.take_back(unheard);
+            self.reclaim_tasks(unheard);
         }
-        self.node.in_memory.fetch_sub(self.counted, Ordering::Relaxed);
+        self.node.in_memory.fetch_sub(self.counted_executions, Ordering::Relaxed);
     }
 }
 
-impl<'a> Owner<'a> {
-    fn new(node: &'a Arc<Node>, shard: Shard, lease: Lease) -> Self {
-        let functions = Arc::clone(&node.library) as Arc<dyn crate::shard::Functions>;
-        let core = Core::new(shard, lease.epoch, functions, Box::new(client::entropy), node.options.shard);
-        let core = core.with_offers(Arc::clone(&node.nearby.offers));
+impl<'a> ShardOwner<'a> {
+    fn new(node: &'a Arc<Node>, shard: ShardId, lease: HeldLease) -> Self {
+        let functions = Arc::clone(&node.functions) as Arc<dyn crate::shard::FunctionResolver>;
+        let core = ShardCore::new(shard, lease.epoch, functions, Box::new(client::fill_os_entropy), node.options.shard);
+        let core = core.with_task_matcher(Arc::clone(&node.hub.task_matcher));
         let (ended, ends) = mpsc::unbounded_channel();
         let waiting = FuturesUnordered::new();
         Self {
             node,
             shard,
             lease,
-            time: node.time(),
+            time: node.store_time(),
             core,
-            waiting,
+            pending_inputs: waiting,
             loading: BTreeSet::new(),
-            tasks: BTreeMap::new(),
-            at_hand: VecDeque::new(),
-            ended,
-            ends,
-            notes: node.nearby.listen(shard),
-            beginning: BTreeMap::new(),
-            reporting: BTreeMap::new(),
-            read_inbox: true,
-            inbox_place: None,
-            left_behind: None,
-            is_called: false,
-            is_troubled: false,
-            leaves: None,
-            why: Leave::Stay,
-            kept_until: None,
+            running_attempts: BTreeMap::new(),
+            ready_inputs: VecDeque::new(),
+            attempt_end_sender: ended,
+            attempt_ends: ends,
+            hints: node.hub.register_shard(shard),
+            start_waiters: BTreeMap::new(),
+            completion_waiters: BTreeMap::new(),
+            needs_inbox_read: true,
+            inbox_cursor: None,
+            takeover_scan: None,
+            has_remote_hint: false,
+            is_store_failing: false,
+            drain_deadline: None,
+            directive: ShardDirective::Keep,
+            handover_retry_at: None,
             is_lost: false,
-            counted: 0,
+            counted_executions: 0,
         }
     }
 
     /// Returns the lease when the shard is to be given up, nothing when another has taken over.
-    async fn work(mut self, mut leave: watch::Receiver<Leave>) -> Result<Option<Lease>, Error> {
-        self.left_behind = Some(self.due());
-        let mut poll = interval(self.node.options.poll);
+    async fn run_loop(mut self, mut leave: watch::Receiver<ShardDirective>) -> Result<Option<HeldLease>, Error> {
+        self.takeover_scan = Some(self.due_scan());
+        let mut poll = interval(self.node.options.poll_interval);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut renew = interval(self.node.options.lease / 3);
+        let mut renew = interval(self.node.options.lease_duration / 3);
         renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !self.is_lost && !self.has_left() {
-            if let Err(error) = self.catch_up().await {
-                self.forgive(error)?;
+        while !self.is_lost && !self.can_release_shard() {
+            if let Err(error) = self.read_known_work().await {
+                self.tolerate_store_error(error)?;
             }
-            self.hurry().await?;
-            let (due, leaves) = (self.until_due(), self.leaves.unwrap_or_else(far));
-            let kept_until = self.kept_until.unwrap_or_else(far);
+            self.process_ready_inputs().await?;
+            let (due, leaves) = (self.next_wake_instant(), self.drain_deadline.unwrap_or_else(far_future));
+            let kept_until = self.handover_retry_at.unwrap_or_else(far_future);
             // In no fixed order: whatever there is much of must not keep the lease from being renewed.
             tokio::select! {
-                why = told_to(&mut leave, self.why) => self.begin_to_leave(why),
-                () = tokio::time::sleep_until(kept_until) => self.begin_to_leave(self.why),
+                why = next_directive(&mut leave, self.directive) => self.begin_drain(why),
+                () = tokio::time::sleep_until(kept_until) => self.begin_drain(self.directive),
                 () = tokio::time::sleep_until(leaves) => {}
-                Some(input) = self.waiting.next() => self.tell(input?),
-                Some(end) = self.ends.recv() => self.end(end),
-                () = std::future::ready(()), if !self.at_hand.is_empty() => {}
-                _ = renew.tick() => if let Err(error) = self.renew().await {
-                    self.forgive(error)?;
-                    renew.reset_after(self.node.options.poll);
+                Some(input) = self.pending_inputs.next() => self.feed_core(input?),
+                Some(end) = self.attempt_ends.recv() => self.feed_attempt_ends(end),
+                () = std::future::ready(()), if !self.ready_inputs.is_empty() => {}
+                _ = renew.tick() => if let Err(error) = self.renew_lease().await {
+                    self.tolerate_store_error(error)?;
+                    renew.reset_after(self.node.options.poll_interval);
                 },
-                () = tokio::time::sleep_until(due) => self.tell(Input::Time),
-                Some(note) = self.notes.recv() => {
-                    self.note(note);
+                () = tokio::time::sleep_until(due) => self.feed_core(ShardInput::Tick),
+                Some(note) = self.hints.recv() => {
+                    self.handle_hint(note);
                     // What is said many times is looked at once.
-                    while let Ok(note) = self.notes.try_recv() {
-                        self.note(note);
+                    while let Ok(note) = self.hints.try_recv() {
+                        self.handle_hint(note);
                     }
                 }
-                _ = poll.tick() => if let Err(error) = self.look_around().await {
-                    self.forgive(error)?;
+                _ = poll.tick() => if let Err(error) = self.poll_store().await {
+                    self.tolerate_store_error(error)?;
                 },
             }
         }
@@ -208,78 +208,78 @@ impl<'a> Owner<'a> {
     }
 
     /// Begins nothing more.
-    fn begin_to_leave(&mut self, why: Leave) {
-        self.why = why;
-        self.kept_until = None;
+    fn begin_drain(&mut self, why: ShardDirective) {
+        self.directive = why;
+        self.handover_retry_at = None;
         self.core.drain();
-        self.leaves = Some(Instant::now() + self.node.options.drain);
+        self.drain_deadline = Some(Instant::now() + self.node.options.drain_timeout);
     }
 
     /// Whether the shard can be given up, or has to be. One that others could have goes on if something in it takes long: what
     /// is under way would have to be repeated, or be in doubt.
-    fn has_left(&mut self) -> bool {
-        let Some(leaves) = self.leaves else { return false };
+    fn can_release_shard(&mut self) -> bool {
+        let Some(leaves) = self.drain_deadline else { return false };
         if self.core.is_drained() {
             return true;
         }
         let is_late = leaves <= Instant::now();
-        if is_late && self.why == Leave::HandOver {
-            self.go_on_for_now();
+        if is_late && self.directive == ShardDirective::HandOver {
+            self.postpone_handover();
             return false;
         }
         is_late
     }
 
-    fn go_on_for_now(&mut self) {
+    fn postpone_handover(&mut self) {
         tracing::info!(shard = %self.shard, "the shard is kept for now: something in it takes long");
-        self.leaves = None;
-        self.kept_until = Some(Instant::now() + KEPT);
-        self.read_inbox = true;
-        self.left_behind = Some(self.due());
-        let actions = self.core.resume(self.time.now());
-        self.act(actions);
+        self.drain_deadline = None;
+        self.handover_retry_at = Some(Instant::now() + HANDOVER_RETRY_DELAY);
+        self.needs_inbox_read = true;
+        self.takeover_scan = Some(self.due_scan());
+        let actions = self.core.resume_after_drain(self.time.now());
+        self.perform_actions(actions);
     }
 
     /// A store that cannot be reached may be later. What is under way goes on: as long as nobody takes over, it can be recorded.
-    fn forgive(&mut self, error: Error) -> Result<(), Error> {
-        if error.kind() == Kind::Fatal {
+    fn tolerate_store_error(&mut self, error: Error) -> Result<(), Error> {
+        if error.kind() == StoreErrorKind::Fatal {
             return Err(error);
         }
         tracing::warn!(shard = %self.shard, %error, "the store could not be read; it will be tried again");
-        self.is_troubled = true;
+        self.is_store_failing = true;
         Ok(())
     }
 
     /// Reads what is known to be there.
-    async fn catch_up(&mut self) -> Result<(), Error> {
-        if self.is_troubled || self.leaves.is_some() {
+    async fn read_known_work(&mut self) -> Result<(), Error> {
+        if self.is_store_failing || self.drain_deadline.is_some() {
             return Ok(());
         }
-        if self.read_inbox {
-            self.inbox().await?;
+        if self.needs_inbox_read {
+            self.read_inbox_page().await?;
         }
-        if std::mem::take(&mut self.is_called) {
+        if std::mem::take(&mut self.has_remote_hint) {
             // The clocks of two nodes are not quite the same.
-            self.load_waking(self.time.now().plus_ms(SKEW_MS)).await?;
+            self.load_due_timers(self.time.now().plus_ms(CLOCK_SKEW_MS)).await?;
         }
         if self.loading.len() <= self.node.options.loading_max / 2
-            && let Some(scan) = self.left_behind.clone()
+            && let Some(scan) = self.takeover_scan.clone()
         {
-            self.left_behind = self.load_due(scan).await?;
+            self.takeover_scan = self.load_due(scan).await?;
         }
         Ok(())
     }
 
     /// Goes on with whatever has happened already, without looking at the clock each time: what takes no time at all takes
     /// less than that.
-    async fn hurry(&mut self) -> Result<(), Error> {
-        for _ in 0..BURST {
-            if let Some(Some(input)) = self.waiting.next().now_or_never() {
-                self.tell(input?);
-            } else if let Some(input) = self.at_hand.pop_front() {
-                self.tell(input?);
-            } else if let Ok(end) = self.ends.try_recv() {
-                self.end(end);
+    async fn process_ready_inputs(&mut self) -> Result<(), Error> {
+        for _ in 0..INPUT_BURST_MAX {
+            if let Some(Some(input)) = self.pending_inputs.next().now_or_never() {
+                self.feed_core(input?);
+            } else if let Some(input) = self.ready_inputs.pop_front() {
+                self.feed_core(input?);
+            } else if let Ok(end) = self.attempt_ends.try_recv() {
+                self.feed_attempt_ends(end);
             } else {
                 return Ok(());
             }
@@ -289,18 +289,18 @@ impl<'a> Owner<'a> {
     }
 
     /// An attempt has ended, and perhaps others that can be recorded with it.
-    fn end(&mut self, first: End) {
-        let more = std::iter::from_fn(|| self.ends.try_recv().ok()).take(TOGETHER_MAX);
+    fn feed_attempt_ends(&mut self, first: AttemptEnd) {
+        let more = std::iter::from_fn(|| self.attempt_ends.try_recv().ok()).take(ATTEMPT_ENDS_BATCH_MAX);
         let ends = std::iter::once(first).chain(more).collect();
-        self.tell(Input::Ended(ends));
+        self.feed_core(ShardInput::AttemptsEnded(ends));
     }
 
-    fn until_due(&self) -> Instant {
-        if self.core.has_paused() {
+    fn next_wake_instant(&self) -> Instant {
+        if self.core.has_paused_guests() {
             return Instant::now();
         }
         let far = Duration::from_secs(3_600);
-        let wait = self.core.deadline().map_or(far, |at| {
+        let wait = self.core.next_deadline().map_or(far, |at| {
             let us = at.as_micros().saturating_sub(self.time.now().as_micros());
             // A millisecond more than a clock that counts in them may be short of.
             Duration::from_micros(u64::try_from(us).unwrap_or(0)).min(far) + Duration::from_millis(1)
@@ -308,53 +308,53 @@ impl<'a> Owner<'a> {
         Instant::now() + wait
     }
 
-    fn note(&mut self, note: Note) {
+    fn handle_hint(&mut self, note: ShardHint) {
         match note {
-            Note::Message => self.read_inbox = true,
-            Note::Look => {
-                self.read_inbox = true;
-                self.is_called = true;
+            ShardHint::MessageArrived => self.needs_inbox_read = true,
+            ShardHint::CheckStore => {
+                self.needs_inbox_read = true;
+                self.has_remote_hint = true;
             }
-            Note::Begin(row, execution, told) => {
-                if !self.loading.contains(&row.execution_id) && !self.beginning.contains_key(&row.execution_id) {
-                    self.beginning.insert(row.execution_id, told);
-                    self.tell(Input::Begin { row, execution });
+            ShardHint::StartRequested(row, execution, told) => {
+                if !self.loading.contains(&row.execution_id) && !self.start_waiters.contains_key(&row.execution_id) {
+                    self.start_waiters.insert(row.execution_id, told);
+                    self.feed_core(ShardInput::StartRequested { row, execution });
                 }
             }
-            Note::Reported(attempt, result, told) => self.report(attempt, result, told),
-            Note::Started(row, events) => {
-                if !self.core.knows(&row.execution_id) && !self.loading.contains(&row.execution_id) {
-                    self.tell(Input::Loaded { row, version: 1, events });
+            ShardHint::TaskCompleted(attempt, result, told) => self.accept_completion(attempt, result, told),
+            ShardHint::ExecutionStarted(row, events) => {
+                if !self.core.is_tracking(&row.execution_id) && !self.loading.contains(&row.execution_id) {
+                    self.feed_core(ShardInput::Loaded { row, version: 1, events });
                 }
             }
         }
     }
 
     /// A worker has ended a task. Whoever is not answered goes through the store.
-    fn report(&mut self, attempt: AttemptId, result: InvokeResult, told: oneshot::Sender<bool>) {
-        if self.leaves.is_some() {
+    fn accept_completion(&mut self, attempt: AttemptId, result: InvokeResult, told: oneshot::Sender<bool>) {
+        if self.drain_deadline.is_some() {
             return;
         }
         // One that was told before and is not recorded yet may never be.
-        if let Entry::Vacant(vacant) = self.reporting.entry(attempt) {
+        if let Entry::Vacant(vacant) = self.completion_waiters.entry(attempt) {
             vacant.insert(told);
             // With others that have ended meanwhile.
-            drop(self.ended.send(End { attempt, by: By::Worker, result }));
+            drop(self.attempt_end_sender.send(AttemptEnd { attempt, reported_by: AttemptReporter::Worker, result }));
         }
     }
 
-    async fn look_around(&mut self) -> Result<(), Error> {
-        self.time = self.node.time();
-        self.is_troubled = false;
-        self.tell(Input::Time);
-        if self.leaves.is_some() {
+    async fn poll_store(&mut self) -> Result<(), Error> {
+        self.time = self.node.store_time();
+        self.is_store_failing = false;
+        self.feed_core(ShardInput::Tick);
+        if self.drain_deadline.is_some() {
             return Ok(());
         }
-        self.load_waking(self.time.now()).await
+        self.load_due_timers(self.time.now()).await
     }
 
-    async fn renew(&mut self) -> Result<(), Error> {
-        match lease::renew(&*self.node.store, &self.lease, millis(self.node.options.lease)).await? {
+    async fn renew_lease(&mut self) -> Result<(), Error> {
+        match shard_lease::renew_lease(&*self.node.store, &self.lease, duration_millis(self.node.options.lease_duration)).await? {
             Some(lease) => self.lease = lease,
             None => self.is_lost = true,
         }
@@ -362,93 +362,93 @@ impl<'a> Owner<'a> {
     }
 
     /// Hands something to the core, and performs what it wants done.
-    fn tell(&mut self, input: Input) {
+    fn feed_core(&mut self, input: ShardInput) {
         match &input {
-            Input::Loaded { row, .. } => {
+            ShardInput::Loaded { row, .. } => {
                 self.loading.remove(&row.execution_id);
             }
-            Input::Absent(id) | Input::NotLoaded { execution: id, .. } => {
+            ShardInput::NotFound(id) | ShardInput::LoadFailed { execution: id, .. } => {
                 self.loading.remove(id);
             }
-            Input::Ended(ends) => ends.iter().for_each(|end| self.forget(end)),
+            ShardInput::AttemptsEnded(ends) => ends.iter().for_each(|end| self.forget_attempt(end)),
             _ => {}
         }
-        let actions = self.core.handle(input, self.time.now());
-        self.act(actions);
+        let actions = self.core.handle_input(input, self.time.now());
+        self.perform_actions(actions);
     }
 
     /// A performance that has ended need not be stopped.
-    fn forget(&mut self, end: &End) {
-        if self.tasks.get(&end.attempt).is_some_and(|(its, _)| By::Owner(*its) == end.by) {
-            self.tasks.remove(&end.attempt);
+    fn forget_attempt(&mut self, end: &AttemptEnd) {
+        if self.running_attempts.get(&end.attempt).is_some_and(|(its, _)| AttemptReporter::Owner(*its) == end.reported_by) {
+            self.running_attempts.remove(&end.attempt);
         }
     }
 
     /// Performs what the core wants done.
-    fn act(&mut self, actions: Vec<Action>) {
-        self.count();
-        let is_alone = actions.iter().filter(|action| matches!(action, Action::Perform(_))).count() == 1;
-        let is_busy = actions.iter().filter(|action| matches!(action, Action::Commit { .. })).count() > 1;
+    fn perform_actions(&mut self, actions: Vec<ShardAction>) {
+        self.update_memory_count();
+        let is_alone = actions.iter().filter(|action| matches!(action, ShardAction::Perform(_))).count() == 1;
+        let is_busy = actions.iter().filter(|action| matches!(action, ShardAction::Commit { .. })).count() > 1;
         for action in actions {
             match action {
-                Action::Commit { ticket, mut commit } => {
+                ShardAction::Commit { ticket, mut commit } => {
                     // Several are made together rather than one after the other.
-                    commit.is_unhurried |= is_busy;
-                    self.commit(ticket, *commit);
+                    commit.is_background |= is_busy;
+                    self.begin_commit(ticket, *commit);
                 }
-                Action::Load(execution) => self.load(execution, Duration::ZERO),
-                Action::LoadLater(execution) => self.load(execution, LATER),
-                Action::ReadInbox => self.read_inbox = true,
-                Action::Perform(attempt) => self.perform(*attempt, is_alone),
-                Action::Abandon(id) => {
-                    if let Some((_, task)) = self.tasks.remove(&id) {
+                ShardAction::Load(execution) => self.begin_load(execution, Duration::ZERO),
+                ShardAction::LoadLater(execution) => self.begin_load(execution, RETRY_DELAY),
+                ShardAction::ReadInbox => self.needs_inbox_read = true,
+                ShardAction::Perform(attempt) => self.perform_attempt(*attempt, is_alone),
+                ShardAction::AbortAttempt(id) => {
+                    if let Some((_, task)) = self.running_attempts.remove(&id) {
                         task.abort();
                     }
                 }
-                Action::Offer { owner, functions, repeated } => {
-                    measure::repeated(repeated);
-                    self.node.offer(&owner, &functions);
+                ShardAction::AnnounceTasks { owner, functions, repeated } => {
+                    node_metrics::count_retries(repeated);
+                    self.node.announce_tasks(&owner, &functions);
                 }
-                Action::Give { seat, held } => {
-                    if let Err(held) = seat.give(*held) {
-                        self.take_back(vec![(held.id, held.claim)]);
+                ShardAction::DeliverTask { slot: seat, task: held } => {
+                    if let Err(held) = seat.deliver_task(*held) {
+                        self.reclaim_tasks(vec![(held.id, held.claim_token)]);
                     }
                 }
-                Action::TakeBack(claims) => self.take_back(claims),
-                Action::Reported { attempt, is_taken } => {
-                    if let Some(told) = self.reporting.remove(&attempt) {
+                ShardAction::ReclaimTasks(claims) => self.reclaim_tasks(claims),
+                ShardAction::WorkerResultSettled { attempt, is_recorded: is_taken } => {
+                    if let Some(told) = self.completion_waiters.remove(&attempt) {
                         let _is_heard = told.send(is_taken);
                     }
                 }
-                Action::Spans(spans) => {
-                    if let Some(traces) = &self.node.traces {
-                        traces.ended(spans);
+                ShardAction::ExportSpans(spans) => {
+                    if let Some(traces) = &self.node.span_exporter {
+                        traces.export_spans(spans);
                     }
                 }
-                Action::InDoubt(attempt) => measure::in_doubt(attempt),
-                Action::Log { execution, level, message } => log_line(execution, level, &message),
-                Action::Begun { execution, result } => {
-                    if let Some(told) = self.beginning.remove(&execution) {
+                ShardAction::InDoubt(attempt) => node_metrics::count_in_doubt(attempt),
+                ShardAction::Log { execution, level, message } => log_guest_line(execution, level, &message),
+                ShardAction::StartSettled { execution, result } => {
+                    if let Some(told) = self.start_waiters.remove(&execution) {
                         drop(told.send(result));
                     }
                 }
-                Action::Over { execution, ending } => {
-                    if self.node.nearby.over(execution, &ending) {
-                        self.node.store.tell(Word::Over(execution).to_string());
+                ShardAction::ExecutionOver { execution, ending } => {
+                    if self.node.hub.notify_ending(execution, &ending) {
+                        self.node.store.notify(Notification::ExecutionOver(execution).to_string());
                     }
                 }
-                Action::Stuck { execution, reason } => self.raise(execution, &reason),
-                Action::Lost => self.is_lost = true,
+                ShardAction::ExecutionStuck { execution, reason } => self.raise_stuck_alert(execution, &reason),
+                ShardAction::ShardLost => self.is_lost = true,
             }
         }
     }
 
     /// Begins at once: the core may have tasks performed meanwhile.
-    fn commit(&mut self, ticket: u64, commit: Commit) {
+    fn begin_commit(&mut self, ticket: u64, commit: Commit) {
         let store = Arc::clone(&self.node.store);
-        let mut committing: BoxFuture<'static, Result<Input, Error>> = Box::pin(async move {
+        let mut committing: BoxFuture<'static, Result<ShardInput, Error>> = Box::pin(async move {
             match store.commit(commit).await {
-                Err(error) if error.kind() == Kind::Fatal => Err(error),
+                Err(error) if error.kind() == StoreErrorKind::Fatal => Err(error),
                 result => {
                     match &result {
                         // Somebody else was first: with the same start, for example.
@@ -456,41 +456,41 @@ impl<'a> Owner<'a> {
                         Err(error) => tracing::warn!(%error, "a step could not be stored; it is taken again"),
                         Ok(_) => {}
                     }
-                    Ok(Input::Committed { ticket, result })
+                    Ok(ShardInput::Committed { ticket, result })
                 }
             }
         });
         match (&mut committing).now_or_never() {
-            Some(committed) => self.at_hand.push_back(committed),
-            None => self.waiting.push(committing),
+            Some(committed) => self.ready_inputs.push_back(committed),
+            None => self.pending_inputs.push(committing),
         }
     }
 
-    fn count(&mut self) {
-        let before = std::mem::replace(&mut self.counted, self.core.len());
-        if self.counted > before {
-            self.node.in_memory.fetch_add(self.counted - before, Ordering::Relaxed);
-        } else if self.counted < before {
-            self.node.in_memory.fetch_sub(before - self.counted, Ordering::Relaxed);
+    fn update_memory_count(&mut self) {
+        let before = std::mem::replace(&mut self.counted_executions, self.core.len());
+        if self.counted_executions > before {
+            self.node.in_memory.fetch_add(self.counted_executions - before, Ordering::Relaxed);
+        } else if self.counted_executions < before {
+            self.node.in_memory.fetch_sub(before - self.counted_executions, Ordering::Relaxed);
         }
     }
 
     /// Takes tasks back that workers will not hear of.
-    fn take_back(&self, claims: Vec<(AttemptId, Text)>) {
-        let (store, offers) = (Arc::clone(&self.node.store), Arc::clone(&self.node.nearby.offers));
+    fn reclaim_tasks(&self, claims: Vec<(AttemptId, SharedText)>) {
+        let (store, offers) = (Arc::clone(&self.node.store), Arc::clone(&self.node.hub.task_matcher));
         tokio::spawn(async move {
             for (id, claim) in claims {
-                work::take_back(&*store, &offers, id, &claim).await;
+                task_queue::reclaim_task(&*store, &offers, id, &claim).await;
             }
         });
     }
 
     /// Tells people of an execution that cannot go on.
-    fn raise(&self, execution: ExecutionId, reason: &str) {
+    fn raise_stuck_alert(&self, execution: ExecutionId, reason: &str) {
         let (store, now) = (Arc::clone(&self.node.store), self.time.now());
-        let alarm = Alarm::stuck(execution, reason);
+        let alarm = PendingAlert::execution_stuck(execution, reason);
         tokio::spawn(async move {
-            if let Err(error) = alarm.raise(&*store, now).await {
+            if let Err(error) = alarm.raise_once(&*store, now).await {
                 tracing::error!(%execution, %error, "an execution cannot go on, and the alert could not be stored");
             }
         });
@@ -498,35 +498,35 @@ impl<'a> Owner<'a> {
 
     /// A component's task begins here: most are over in less time than it takes to hand one to another thread. It gives
     /// control back soon in any case, and goes on elsewhere then. Where there are several, each is for whoever has time.
-    fn perform(&mut self, attempt: Attempt, is_alone: bool) {
-        let (node, ended) = (Arc::clone(self.node), self.ended.clone());
-        let (id, performance) = (attempt.id, attempt.performance);
-        measure::repeated(u64::from(id.attempt > 1));
-        let is_code = matches!((attempt.kind, attempt.resolved), (InvokeKind::Function, Resolved::Task(_)));
-        let mut work = Box::pin(async move { tasks::perform(&node, &attempt).await });
+    fn perform_attempt(&mut self, attempt: TaskAttempt, is_alone: bool) {
+        let (node, ended) = (Arc::clone(self.node), self.attempt_end_sender.clone());
+        let (id, performance) = (attempt.id, attempt.dispatch_id);
+        node_metrics::count_retries(u64::from(id.attempt > 1));
+        let is_code = matches!((attempt.kind, attempt.resolved), (InvokeKind::Function, ResolvedFunction::Task(_)));
+        let mut work = Box::pin(async move { attempt_runner::run_attempt(&node, &attempt).await });
         if is_alone
             && is_code
             && let Some(result) = (&mut work).now_or_never()
         {
-            let end = End { attempt: id, by: By::Owner(performance), result };
-            return self.at_hand.push_back(Ok(Input::Ended(vec![end])));
+            let end = AttemptEnd { attempt: id, reported_by: AttemptReporter::Owner(performance), result };
+            return self.ready_inputs.push_back(Ok(ShardInput::AttemptsEnded(vec![end])));
         }
         let task = tokio::spawn(async move {
             let result = work.await;
-            drop(ended.send(End { attempt: id, by: By::Owner(performance), result }));
+            drop(ended.send(AttemptEnd { attempt: id, reported_by: AttemptReporter::Owner(performance), result }));
         });
-        self.tasks.insert(id, (performance, task.abort_handle()));
+        self.running_attempts.insert(id, (performance, task.abort_handle()));
     }
 }
 
 /// Waits until something else is said about giving the shard up. Whoever could say so being gone means that the node stops.
-async fn told_to(leave: &mut watch::Receiver<Leave>, known: Leave) -> Leave {
-    if known == Leave::Stop {
+async fn next_directive(leave: &mut watch::Receiver<ShardDirective>, known: ShardDirective) -> ShardDirective {
+    if known == ShardDirective::Stop {
         return std::future::pending().await;
     }
-    leave.wait_for(|leave| *leave != known).await.map_or(Leave::Stop, |leave| *leave)
+    leave.wait_for(|leave| *leave != known).await.map_or(ShardDirective::Stop, |leave| *leave)
 }
 
-fn far() -> Instant {
+fn far_future() -> Instant {
     Instant::now() + Duration::from_secs(3_600)
 }

@@ -3,19 +3,19 @@
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::RunId;
 
-use crate::{Commit, Key, Page, Purge, Reader, Scan, Shard, Table};
+use crate::{Commit, RowKey, RunEventQuery, PurgeTarget, RunEventReader, TableScan, ShardId, TableSchema};
 
 /// One thing that is done to a store. Numbers that stores assign to rows stand for "the n-th that was assigned".
 #[derive(Debug, Clone)]
-pub enum Operation {
+pub enum StoreOperation {
     /// Commit.
     Commit(Commit),
     /// Read a row.
-    Row(&'static Table, Key),
+    Row(&'static TableSchema, RowKey),
     /// Read rows.
-    Rows(Scan),
+    Rows(TableScan),
     /// Read rows page by page, to the end.
-    Pages(Scan),
+    Pages(TableScan),
     /// Read a journal.
     Journal {
         /// Whose.
@@ -26,13 +26,13 @@ pub enum Operation {
         limit: usize,
     },
     /// Read run events.
-    RunEvents(RunId, Page),
+    RunEvents(RunId, RunEventQuery),
     /// Read the head of a run.
     Run(RunId),
     /// List runs.
     Runs {
         /// Only those that this reader has not finished.
-        behind: Option<Reader>,
+        behind: Option<RunEventReader>,
         /// Only those after this one.
         after: Option<RunId>,
         /// At most so many.
@@ -43,11 +43,11 @@ pub enum Operation {
     /// Project a run.
     Project(RunId),
     /// Remove the whole of something.
-    Purge(Purge),
+    Purge(PurgeTarget),
     /// Claim a shard.
     Claim {
         /// The shard.
-        shard: Shard,
+        shard: ShardId,
         /// The name of the node.
         node: &'static str,
         /// For how long.

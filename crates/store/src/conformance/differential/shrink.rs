@@ -1,45 +1,45 @@
 //! Making a sequence that shows a difference as short as it gets, so that people can see what it is about.
 
-use super::{Found, Operation, compare};
+use super::{FirstDivergence, StoreOperation, compare_stores};
 use crate::Commit;
-use crate::conformance::Subject;
+use crate::conformance::StoreFactory;
 
 /// How often a sequence is tried again with less in it.
-const TRIES_MAX: usize = 1_000;
+const SHRINK_TRIES_MAX: usize = 1_000;
 
 /// Leaves out operations, and parts of commits, as long as the answers still differ.
-pub(super) async fn shrink(
-    subjects: &[&dyn Subject],
-    mut operations: Vec<Operation>,
-    found: Found,
-) -> (Vec<Operation>, Found) {
+pub(super) async fn shrink_operations(
+    subjects: &[&dyn StoreFactory],
+    mut operations: Vec<StoreOperation>,
+    found: FirstDivergence,
+) -> (Vec<StoreOperation>, FirstDivergence) {
     operations.truncate(found.operations);
-    let mut search = Search { subjects, operations, found, left: TRIES_MAX };
+    let mut search = ShrinkSearch { subjects, operations, found, tries_left: SHRINK_TRIES_MAX };
     let mut size = search.operations.len() / 2;
     while size > 0 {
-        search.leave_out_operations(size).await;
+        search.remove_operations(size).await;
         size /= 2;
     }
-    search.leave_out_parts().await;
-    search.leave_out_operations(1).await;
+    search.remove_commit_parts().await;
+    search.remove_operations(1).await;
     (search.operations, search.found)
 }
 
-struct Search<'a> {
-    subjects: &'a [&'a dyn Subject],
-    operations: Vec<Operation>,
-    found: Found,
-    left: usize,
+struct ShrinkSearch<'a> {
+    subjects: &'a [&'a dyn StoreFactory],
+    operations: Vec<StoreOperation>,
+    found: FirstDivergence,
+    tries_left: usize,
 }
 
-impl Search<'_> {
+impl ShrinkSearch<'_> {
     /// Takes `fewer` for the sequence if the answers to it still differ.
-    async fn accepts(&mut self, fewer: Vec<Operation>) -> bool {
-        if self.left == 0 {
+    async fn try_candidate(&mut self, fewer: Vec<StoreOperation>) -> bool {
+        if self.tries_left == 0 {
             return false;
         }
-        self.left -= 1;
-        let Err(found) = compare(self.subjects, &fewer).await else { return false };
+        self.tries_left -= 1;
+        let Err(found) = compare_stores(self.subjects, &fewer).await else { return false };
         self.operations = fewer;
         self.operations.truncate(found.operations);
         self.found = found;
@@ -47,26 +47,26 @@ impl Search<'_> {
     }
 
     /// Leaves out `size` operations at a time.
-    async fn leave_out_operations(&mut self, size: usize) {
+    async fn remove_operations(&mut self, size: usize) {
         let mut start = 0;
         while start < self.operations.len() {
             let end = self.operations.len().min(start + size);
             let fewer = [&self.operations[..start], &self.operations[end..]].concat();
-            if !self.accepts(fewer).await {
+            if !self.try_candidate(fewer).await {
                 start = end;
             }
         }
     }
 
     /// Leaves out one part of a commit at a time.
-    async fn leave_out_parts(&mut self) {
+    async fn remove_commit_parts(&mut self) {
         let mut place = 0;
         while place < self.operations.len() {
             let mut is_smaller = false;
-            for commit in smaller(&self.operations[place]) {
+            for commit in smaller_commits(&self.operations[place]) {
                 let mut fewer = self.operations.clone();
-                fewer[place] = Operation::Commit(commit);
-                is_smaller = self.accepts(fewer).await;
+                fewer[place] = StoreOperation::Commit(commit);
+                is_smaller = self.try_candidate(fewer).await;
                 if is_smaller {
                     break;
                 }
@@ -77,20 +77,20 @@ impl Search<'_> {
 }
 
 /// The commits that have one part less than this one.
-fn smaller(operation: &Operation) -> Vec<Commit> {
-    let Operation::Commit(whole) = operation else { return Vec::new() };
+fn smaller_commits(operation: &StoreOperation) -> Vec<Commit> {
+    let StoreOperation::Commit(whole) = operation else { return Vec::new() };
     let mut all = Vec::new();
-    let (fences, journals) = (without_one(&whole.fences), without_one(&whole.journals));
-    let (changes, moves, events) = (without_one(&whole.changes), without_one(&whole.moves), without_one(&whole.events));
+    let (fences, journals) = (lists_without_one(&whole.fences), lists_without_one(&whole.journals));
+    let (changes, moves, events) = (lists_without_one(&whole.changes), lists_without_one(&whole.reader_advances), lists_without_one(&whole.events));
     all.extend(fences.map(|fences| Commit { fences, ..whole.clone() }));
     all.extend(journals.map(|journals| Commit { journals, ..whole.clone() }));
     all.extend(changes.map(|changes| Commit { changes, ..whole.clone() }));
-    all.extend(moves.map(|moves| Commit { moves, ..whole.clone() }));
+    all.extend(moves.map(|moves| Commit { reader_advances: moves, ..whole.clone() }));
     all.extend(events.map(|events| Commit { events, ..whole.clone() }));
     all
 }
 
 /// The lists that have one element less than this one.
-fn without_one<T: Clone>(list: &[T]) -> impl Iterator<Item = Vec<T>> {
+fn lists_without_one<T: Clone>(list: &[T]) -> impl Iterator<Item = Vec<T>> {
     (0..list.len()).map(|place| [&list[..place], &list[place + 1..]].concat())
 }

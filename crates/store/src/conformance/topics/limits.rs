@@ -2,132 +2,132 @@
 
 use std::sync::Arc;
 
-use onward_runs::Extra;
+use onward_runs::ExtraFields;
 
 use super::prelude::*;
-use crate::conformance::sample::{job, step};
-use crate::tables::Job;
-use crate::{Epoch, JournalAppend, Limits, Shard};
+use crate::conformance::fixtures::{queued_job_row, reader_advance};
+use crate::tables::JobRow;
+use crate::{ShardEpoch, JournalAppend, StoreLimits, ShardId};
 
 /// Something that is limited, and a commit that holds so much of it.
-struct Limited {
+struct LimitCase {
     name: &'static str,
     what: &'static str,
-    limits: fn(usize) -> Limits,
+    limits: fn(usize) -> StoreLimits,
     commit: fn(usize) -> Commit,
 }
 
 /// What the limit is in these checks.
-const MAX: usize = 300;
+const BYTES_MAX: usize = 300;
 /// What the limit is where things are counted.
 const COUNT_MAX: usize = 5;
 
-const BYTES: [Limited; 5] = [
-    Limited {
+const BYTE_CASES: [LimitCase; 5] = [
+    LimitCase {
         name: "the_payload_of_an_event",
         what: "bytes of an event's payload",
-        limits: of_event,
-        commit: |bytes| Commit::new().events(vec![sample::carrying(event("r", 1), &object(bytes))]),
+        limits: event_limits,
+        commit: |bytes| Commit::new().append_events(vec![fixtures::with_payload(step_event("r", 1), &json_object_of_size(bytes))]),
     },
-    Limited {
+    LimitCase {
         name: "the_unknown_members_of_an_event",
         what: "bytes of an event's payload",
-        limits: of_event,
-        commit: |bytes| Commit::new().events(vec![RunEventWrite { extra: extra(bytes), ..event("r", 1) }]),
+        limits: event_limits,
+        commit: |bytes| Commit::new().append_events(vec![RunEventWrite { extra: extra_of_size(bytes), ..step_event("r", 1) }]),
     },
-    Limited {
+    LimitCase {
         name: "payload_and_unknown_members_together",
         what: "bytes of an event's payload",
-        limits: of_event,
+        limits: event_limits,
         commit: |bytes| {
-            let event = sample::carrying(event("r", 1), &object(100));
-            Commit::new().events(vec![RunEventWrite { extra: extra(bytes - 100), ..event }])
+            let event = fixtures::with_payload(step_event("r", 1), &json_object_of_size(100));
+            Commit::new().append_events(vec![RunEventWrite { extra: extra_of_size(bytes - 100), ..event }])
         },
     },
-    Limited {
+    LimitCase {
         name: "a_chunk_of_a_journal",
         what: "bytes of a journal append",
-        limits: of_record,
+        limits: record_limits,
         commit: |bytes| {
-            let large = JournalAppend { records: Arc::from(vec![7; bytes]), ..append(1, 0, 1) };
-            Commit::new().journal(append(2, 0, 1)).journal(large)
+            let large = JournalAppend { records: Arc::from(vec![7; bytes]), ..numbered_append(1, 0, 1) };
+            Commit::new().append_journal(numbered_append(2, 0, 1)).append_journal(large)
         },
     },
-    Limited {
+    LimitCase {
         name: "a_row",
         what: "bytes of a row",
-        limits: of_record,
+        limits: record_limits,
         commit: |bytes| {
-            let bare = Job { workspace_id: "".into(), ..job("j") };
-            let other: usize = bare.to_row().0.iter().map(Value::bytes).sum();
-            Commit::new().insert(&Job { workspace_id: "x".repeat(bytes - other).into(), ..bare })
+            let bare = JobRow { workspace_id: "".into(), ..queued_job_row("j") };
+            let other: usize = bare.to_row().0.iter().map(ColumnValue::size_in_bytes).sum();
+            Commit::new().insert(&JobRow { workspace_id: "x".repeat(bytes - other).into(), ..bare })
         },
     },
 ];
 
-const COUNTS: [Limited; 5] = [
-    Limited {
+const COUNT_CASES: [LimitCase; 5] = [
+    LimitCase {
         name: "the_fences_of_a_commit",
         what: "fences in a commit",
-        limits: of_commit,
-        commit: |count| numbers(count).fold(Commit::new(), |commit, shard| commit.fence(Shard(shard), Epoch::NONE)),
+        limits: commit_limits,
+        commit: |count| numbers_up_to(count).fold(Commit::new(), |commit, shard| commit.fence_shard(ShardId(shard), ShardEpoch::NONE)),
     },
-    Limited {
+    LimitCase {
         name: "the_journals_of_a_commit",
         what: "journal appends in a commit",
-        limits: of_commit,
-        commit: |count| numbers(count).fold(Commit::new(), |commit, number| commit.journal(append(byte(number), 0, 1))),
+        limits: commit_limits,
+        commit: |count| numbers_up_to(count).fold(Commit::new(), |commit, number| commit.append_journal(numbered_append(to_byte(number), 0, 1))),
     },
-    Limited {
+    LimitCase {
         name: "the_changes_of_a_commit",
         what: "changes in a commit",
-        limits: of_commit,
-        commit: |count| numbers(count).fold(Commit::new(), |commit, number| commit.insert(&job(&number.to_string()))),
+        limits: commit_limits,
+        commit: |count| numbers_up_to(count).fold(Commit::new(), |commit, number| commit.insert(&queued_job_row(&number.to_string()))),
     },
-    Limited {
+    LimitCase {
         name: "the_moves_of_a_commit",
         what: "moves in a commit",
-        limits: of_commit,
+        limits: commit_limits,
         commit: |count| {
-            let moves = numbers(count).map(|number| step(&format!("r{number}"), Reader::EventBus, 0, 1));
-            moves.fold(Commit::new(), Commit::advance)
+            let moves = numbers_up_to(count).map(|number| reader_advance(&format!("r{number}"), RunEventReader::EventBus, 0, 1));
+            moves.fold(Commit::new(), Commit::advance_reader)
         },
     },
-    Limited {
+    LimitCase {
         name: "the_events_of_a_commit",
         what: "run events in a commit",
-        limits: of_commit,
-        commit: |count| Commit::new().events(numbers(count).map(|number| event("r", number)).collect()),
+        limits: commit_limits,
+        commit: |count| Commit::new().append_events(numbers_up_to(count).map(|number| step_event("r", number)).collect()),
     },
 ];
 
-fn of_event(event_bytes_max: usize) -> Limits {
-    Limits { event_bytes_max, ..Limits::default() }
+fn event_limits(event_bytes_max: usize) -> StoreLimits {
+    StoreLimits { event_bytes_max, ..StoreLimits::default() }
 }
 
-fn of_record(record_bytes_max: usize) -> Limits {
-    Limits { record_bytes_max, ..Limits::default() }
+fn record_limits(record_bytes_max: usize) -> StoreLimits {
+    StoreLimits { record_bytes_max, ..StoreLimits::default() }
 }
 
-fn of_commit(changes_max: usize) -> Limits {
-    Limits { changes_max, ..Limits::default() }
+fn commit_limits(changes_max: usize) -> StoreLimits {
+    StoreLimits { changes_max, ..StoreLimits::default() }
 }
 
-fn numbers(count: usize) -> impl Iterator<Item = u32> {
+fn numbers_up_to(count: usize) -> impl Iterator<Item = u32> {
     1..=u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-fn byte(number: u32) -> u8 {
+fn to_byte(number: u32) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX)
 }
 
 /// A JSON object of so many bytes.
-fn object(bytes: usize) -> String {
+fn json_object_of_size(bytes: usize) -> String {
     format!("{{\"a\":\"{}\"}}", "x".repeat(bytes - 8))
 }
 
-fn extra(bytes: usize) -> Extra {
-    Extra::parse(&object(bytes)).unwrap_or_default()
+fn extra_of_size(bytes: usize) -> ExtraFields {
+    ExtraFields::parse(&json_object_of_size(bytes)).unwrap_or_default()
 }
 
 super::checks!(fn written, Limits:
@@ -139,94 +139,94 @@ super::checks!(fn written, Limits:
     an_append_without_events_is_refused,
 );
 
-pub(super) fn checks() -> Vec<Check> {
+pub(super) fn checks() -> Vec<ConformanceCheck> {
     let mut checks = written();
-    for (max, limited) in BYTES.iter().map(|it| (MAX, it)).chain(COUNTS.iter().map(|it| (COUNT_MAX, it))) {
+    for (max, limited) in BYTE_CASES.iter().map(|it| (BYTES_MAX, it)).chain(COUNT_CASES.iter().map(|it| (COUNT_MAX, it))) {
         let name = format!("{}_may_reach_the_limit", limited.name);
-        checks.push(Check::new(Topic::Limits, name, move |world| Box::pin(at_limit(world, limited, max))));
+        checks.push(ConformanceCheck::new(Topic::Limits, name, move |world| Box::pin(expect_accepted_at_limit(world, limited, max))));
         let name = format!("{}_may_not_pass_the_limit", limited.name);
-        checks.push(Check::new(Topic::Limits, name, move |world| Box::pin(over_limit(world, limited, max))));
+        checks.push(ConformanceCheck::new(Topic::Limits, name, move |world| Box::pin(expect_refused_over_limit(world, limited, max))));
     }
     checks
 }
 
 /// An empty store with a limit, but for the runs that readers move in.
-async fn limited<'a>(world: &World<'a>, limits: Limits) -> Result<World<'a>, Failure> {
-    let world = world.fresh(Policy { limits, ..Policy::default() }).await?;
-    for number in numbers(COUNT_MAX + 1) {
-        world.append_event(event(&format!("r{number}"), 1)).await?;
+async fn open_with_limits<'a>(world: &CheckContext<'a>, limits: StoreLimits) -> Result<CheckContext<'a>, ConformanceFailure> {
+    let world = world.open_another(StorePolicy { limits, ..StorePolicy::default() }).await?;
+    for number in numbers_up_to(COUNT_MAX + 1) {
+        world.append_event(step_event(&format!("r{number}"), 1)).await?;
     }
     Ok(world)
 }
 
-async fn at_limit(world: &World<'_>, case: &Limited, max: usize) -> Verdict {
-    let world = limited(world, (case.limits)(max)).await?;
+async fn expect_accepted_at_limit(world: &CheckContext<'_>, case: &LimitCase, max: usize) -> CheckResult {
+    let world = open_with_limits(world, (case.limits)(max)).await?;
     world.commit((case.commit)(max)).await?;
     Ok(())
 }
 
-async fn over_limit(world: &World<'_>, case: &Limited, max: usize) -> Verdict {
-    let world = limited(world, (case.limits)(max)).await?;
-    let before = world.dump().await?;
-    let error = Invalid::Limit { what: case.what, found: max + 1, limit: max };
-    refused(world.commit((case.commit)(max + 1)).await, error)?;
-    same("what is stored", world.dump().await?, before)
+async fn expect_refused_over_limit(world: &CheckContext<'_>, case: &LimitCase, max: usize) -> CheckResult {
+    let world = open_with_limits(world, (case.limits)(max)).await?;
+    let before = world.dump_store().await?;
+    let error = InvalidRequest::Limit { what: case.what, found: max + 1, limit: max };
+    expect_refused(world.commit((case.commit)(max + 1)).await, error)?;
+    expect_same("what is stored", world.dump_store().await?, before)
 }
 
-async fn every_list_of_a_commit_is_counted_by_itself(world: &World<'_>) -> Verdict {
-    let world = limited(world, of_commit(COUNT_MAX)).await?;
+async fn every_list_of_a_commit_is_counted_by_itself(world: &CheckContext<'_>) -> CheckResult {
+    let world = open_with_limits(world, commit_limits(COUNT_MAX)).await?;
     let mut whole = Commit::new();
-    for part in COUNTS.iter().map(|limited| (limited.commit)(COUNT_MAX)) {
+    for part in COUNT_CASES.iter().map(|limited| (limited.commit)(COUNT_MAX)) {
         whole.fences.extend(part.fences);
         whole.journals.extend(part.journals);
         whole.changes.extend(part.changes);
-        whole.moves.extend(part.moves);
+        whole.reader_advances.extend(part.reader_advances);
         whole.events.extend(part.events);
     }
     let receipt = world.commit(whole).await?;
-    same("changes and events", (receipt.changes.len(), receipt.events.len()), (COUNT_MAX, COUNT_MAX))
+    expect_same("changes and events", (receipt.changes.len(), receipt.events.len()), (COUNT_MAX, COUNT_MAX))
 }
 
-async fn the_usual_limits_let_a_large_event_pass(world: &World<'_>) -> Verdict {
-    let large = sample::carrying(event("r", 1), &object(Limits::default().event_bytes_max));
+async fn the_usual_limits_let_a_large_event_pass(world: &CheckContext<'_>) -> CheckResult {
+    let large = fixtures::with_payload(step_event("r", 1), &json_object_of_size(StoreLimits::default().event_bytes_max));
     world.append_event(large.clone()).await?;
-    let kept: Vec<_> = world.log("r").await?.into_iter().map(|record| record.event).collect();
-    holds("the log holds the event", kept == vec![large])
+    let kept: Vec<_> = world.read_log("r").await?.into_iter().map(|record| record.event).collect();
+    expect_holds("the log holds the event", kept == vec![large])
 }
 
-async fn the_usual_limits_let_a_large_chunk_pass(world: &World<'_>) -> Verdict {
+async fn the_usual_limits_let_a_large_chunk_pass(world: &CheckContext<'_>) -> CheckResult {
     let records: Arc<[u8]> = (0..4_000_000_u32).map(|number| number.to_le_bytes()[0]).collect();
-    world.commit(Commit::new().journal(JournalAppend { records: records.clone(), ..append(1, 0, 9) })).await?;
+    world.commit(Commit::new().append_journal(JournalAppend { records: records.clone(), ..numbered_append(1, 0, 9) })).await?;
     let kept: Vec<_> =
-        world.journal(sample::execution(1), 0, 9).await?.into_iter().map(|chunk| chunk.records).collect();
-    holds("the journal holds the chunk", kept == vec![records])
+        world.read_journal(fixtures::numbered_execution(1), 0, 9).await?.into_iter().map(|chunk| chunk.records).collect();
+    expect_holds("the journal holds the chunk", kept == vec![records])
 }
 
 /// Letters that cannot be packed into fewer bytes by much: databases try.
-fn letters(seed: u64, bytes: usize) -> String {
-    let mut draw = crate::conformance::Draw::new(seed);
-    (0..bytes).map(|_| char::from(b'!' + u8::try_from(draw.below(90)).unwrap_or(0))).collect()
+fn incompressible_text(seed: u64, bytes: usize) -> String {
+    let mut draw = crate::conformance::SeededRng::new(seed);
+    (0..bytes).map(|_| char::from(b'!' + u8::try_from(draw.next_below(90)).unwrap_or(0))).collect()
 }
 
 /// An execution whose function and start key are as long as said.
-fn wordy(bytes: usize) -> crate::tables::Execution {
-    let long = sample::started(1, Some(&letters(1, bytes)));
-    crate::tables::Execution { function: letters(2, bytes).as_str().into(), ..long }
+fn execution_with_long_text(bytes: usize) -> crate::tables::ExecutionRow {
+    let long = fixtures::running_execution_row(1, Some(&incompressible_text(1, bytes)));
+    crate::tables::ExecutionRow { function: incompressible_text(2, bytes).as_str().into(), ..long }
 }
 
-async fn text_that_rows_are_found_by_may_have_512_bytes(world: &World<'_>) -> Verdict {
-    world.commit(Commit::new().insert(&wordy(512))).await?;
-    let row = world.row(crate::tables::Execution::TABLE, sample::key_of(&wordy(512))).await?;
-    holds("the row is there as it was given", row.is_some_and(|stored| stored.row == wordy(512).to_row()))
+async fn text_that_rows_are_found_by_may_have_512_bytes(world: &CheckContext<'_>) -> CheckResult {
+    world.commit(Commit::new().insert(&execution_with_long_text(512))).await?;
+    let row = world.read_row(crate::tables::ExecutionRow::TABLE, fixtures::record_key(&execution_with_long_text(512))).await?;
+    expect_holds("the row is there as it was given", row.is_some_and(|stored| stored.row == execution_with_long_text(512).to_row()))
 }
 
-async fn text_that_rows_are_found_by_may_not_have_513_bytes(world: &World<'_>) -> Verdict {
+async fn text_that_rows_are_found_by_may_not_have_513_bytes(world: &CheckContext<'_>) -> CheckResult {
     let reason = "text that rows are found by has at most 512 bytes";
-    let error = Invalid::Value { table: "executions", column: "function", reason };
-    refused(world.commit(Commit::new().insert(&wordy(513))).await, error)
+    let error = InvalidRequest::Value { table: "executions", column: "function", reason };
+    expect_refused(world.commit(Commit::new().insert(&execution_with_long_text(513))).await, error)
 }
 
-async fn an_append_without_events_is_refused(world: &World<'_>) -> Verdict {
-    let empty = JournalAppend { count: 0, ..append(1, 0, 1) };
-    refused(world.commit(Commit::new().journal(empty)).await, Invalid::Append(sample::execution(1)))
+async fn an_append_without_events_is_refused(world: &CheckContext<'_>) -> CheckResult {
+    let empty = JournalAppend { count: 0, ..numbered_append(1, 0, 1) };
+    expect_refused(world.commit(Commit::new().append_journal(empty)).await, InvalidRequest::EmptyAppend(fixtures::numbered_execution(1)))
 }

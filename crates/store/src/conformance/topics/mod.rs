@@ -3,37 +3,37 @@
 mod atomicity;
 mod contiguity;
 mod fencing;
-mod hostile;
+mod hostile_text;
 mod idempotency;
 mod immutability;
 mod journals;
-mod keys;
+mod idempotency_keys;
 mod limits;
 mod paging;
 mod purge;
 mod readers;
 mod removals;
 mod rows;
-mod rows_of_every_table;
+mod every_table;
 mod scans;
 mod snapshots;
-mod stamps;
+mod timestamps;
 mod tenants;
 mod uniqueness;
 mod verbatim;
 
-use super::Check;
+use super::ConformanceCheck;
 
 /// What nearly every check uses.
 mod prelude {
     pub(super) use onward_runs::{RunEventWrite, RunSeq};
 
-    pub(super) use crate::conformance::check::{differs, holds, refused, same, some};
-    pub(super) use crate::conformance::sample::{self, append, at, event, events, id, seq};
-    pub(super) use crate::conformance::{Check, Failure, Topic, Verdict, World};
+    pub(super) use crate::conformance::check::{expect_different, expect_holds, expect_refused, expect_same, expect_some};
+    pub(super) use crate::conformance::fixtures::{self, numbered_append, timestamp_after_ms, step_event, step_events, parse_id, run_sequence};
+    pub(super) use crate::conformance::{ConformanceCheck, ConformanceFailure, Topic, CheckResult, CheckContext};
     pub(super) use crate::{
-        Appended, Commit, Conflict, Error, Field as _, Invalid, Key, Kind, Outcome, Page, Policy, Reader, Record,
-        Records as _, RunStateStore as _, Scan, Store, Stored, Table, Value,
+        EventReceipt, Commit, CommitConflict, Error, ColumnCodec as _, InvalidRequest, RowKey, StoreErrorKind, ChangeOutcome, RunEventQuery, StorePolicy, RunEventReader, TableRecord,
+        RecordReader as _, RunStateStore as _, TableScan, Store, StoredRow, TableSchema, ColumnValue,
     };
 }
 
@@ -43,14 +43,14 @@ macro_rules! checks {
         super::checks!(pub(super) fn checks, $topic: $($name),+);
     };
     ($visibility:vis fn $list:ident, $topic:ident: $($name:ident),+ $(,)?) => {
-        $visibility fn $list() -> Vec<Check> {
-            vec![$(Check::new(Topic::$topic, stringify!($name), |world| Box::pin($name(world)))),+]
+        $visibility fn $list() -> Vec<ConformanceCheck> {
+            vec![$(ConformanceCheck::new(Topic::$topic, stringify!($name), |world| Box::pin($name(world)))),+]
         }
     };
 }
 use checks;
 
-pub(super) fn all() -> Vec<Check> {
+pub(super) fn collect_checks() -> Vec<ConformanceCheck> {
     let topics = [
         uniqueness::checks(),
         contiguity::checks(),
@@ -61,18 +61,18 @@ pub(super) fn all() -> Vec<Check> {
         fencing::checks(),
         atomicity::checks(),
         rows::checks(),
-        rows_of_every_table::checks(),
+        every_table::checks(),
         removals::checks(),
         scans::checks(),
         journals::checks(),
         readers::checks(),
         purge::checks(),
-        stamps::checks(),
+        timestamps::checks(),
         limits::checks(),
-        keys::checks(),
+        idempotency_keys::checks(),
         tenants::checks(),
         verbatim::checks(),
-        hostile::checks(),
+        hostile_text::checks(),
     ];
     topics.into_iter().flatten().collect()
 }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn no_two_checks_have_the_same_name() {
-        let checks = super::all();
+        let checks = super::collect_checks();
         let names: BTreeSet<&str> = checks.iter().map(|check| check.name.as_str()).collect();
         assert_eq!(names.len(), checks.len());
     }

@@ -1,8 +1,8 @@
 //! How far readers have come in each run, and the lists of runs they work from.
 
 use super::prelude::*;
-use crate::conformance::sample::step;
-use crate::{Limits, RunHead};
+use crate::conformance::fixtures::reader_advance;
+use crate::{StoreLimits, RunHead};
 
 super::checks!(Readers:
     a_new_run_is_behind_for_every_reader,
@@ -34,276 +34,276 @@ super::checks!(Readers:
     racing_moves_and_appends_lose_nothing,
 );
 
-const BUS: Reader = Reader::EventBus;
-const PROJECTOR: Reader = Reader::Projector;
+const EVENT_BUS: RunEventReader = RunEventReader::EventBus;
+const PROJECTOR: RunEventReader = RunEventReader::Projector;
 
-async fn filled(world: &World<'_>, runs: &[&str]) -> Verdict {
-    world.append_events(runs.iter().flat_map(|run| events(run, 1, 3)).collect()).await?;
+async fn fill_runs(world: &CheckContext<'_>, runs: &[&str]) -> CheckResult {
+    world.append_events(runs.iter().flat_map(|run| step_events(run, 1, 3)).collect()).await?;
     Ok(())
 }
 
-async fn moved(world: &World<'_>, reader: Reader, from: u64, to: u64) -> Result<crate::Receipt, Error> {
-    world.commit(Commit::new().advance(step("r", reader, from, to))).await
+async fn commit_advance(world: &CheckContext<'_>, reader: RunEventReader, from: u64, to: u64) -> Result<crate::CommitReceipt, Error> {
+    world.commit(Commit::new().advance_reader(reader_advance("r", reader, from, to))).await
 }
 
-async fn listed(
-    world: &World<'_>,
-    behind: Option<Reader>,
+async fn list_run_ids(
+    world: &CheckContext<'_>,
+    behind: Option<RunEventReader>,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<String>, Failure> {
-    let after = after.map(id);
-    let heads = world.runs(behind, after.as_ref(), limit).await?;
+) -> Result<Vec<String>, ConformanceFailure> {
+    let after = after.map(parse_id);
+    let heads = world.list_run_heads(behind, after.as_ref(), limit).await?;
     Ok(heads.iter().map(|head| head.run_id.to_string()).collect())
 }
 
-async fn positions(world: &World<'_>) -> Result<[u64; 2], Failure> {
-    let head = world.head("r").await?;
-    Ok([head.position(PROJECTOR).get(), head.position(BUS).get()])
+async fn reader_positions(world: &CheckContext<'_>) -> Result<[u64; 2], ConformanceFailure> {
+    let head = world.expect_head("r").await?;
+    Ok([head.reader_position(PROJECTOR).as_u64(), head.reader_position(EVENT_BUS).as_u64()])
 }
 
-fn names(names: &[&str]) -> Vec<String> {
+fn owned_names(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
-async fn a_new_run_is_behind_for_every_reader(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    same("the positions", positions(world).await?, [0, 0])?;
-    for reader in Reader::ALL {
-        same("runs behind", listed(world, Some(reader), None, 9).await?, names(&["r"]))?;
+async fn a_new_run_is_behind_for_every_reader(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    expect_same("the positions", reader_positions(world).await?, [0, 0])?;
+    for reader in RunEventReader::ALL {
+        expect_same("runs behind", list_run_ids(world, Some(reader), None, 9).await?, owned_names(&["r"]))?;
     }
     Ok(())
 }
 
-async fn a_head_says_whose_run_it_is(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
+async fn a_head_says_whose_run_it_is(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
     let expected = RunHead {
-        run_id: id("r"),
-        tenant_id: id("acme"),
-        project_id: id("shop"),
-        environment_id: id("prod"),
-        last_seq: seq(3),
-        last_persisted_at: at(0),
+        run_id: parse_id("r"),
+        tenant_id: parse_id("acme"),
+        project_id: parse_id("shop"),
+        environment_id: parse_id("prod"),
+        last_seq: run_sequence(3),
+        last_persisted_at: timestamp_after_ms(0),
         projected_seq: RunSeq::ZERO,
         delivered_seq: RunSeq::ZERO,
     };
-    same("the head", world.head("r").await?, expected)
+    expect_same("the head", world.expect_head("r").await?, expected)
 }
 
-async fn a_reader_moves_forward(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    moved(world, PROJECTOR, 0, 1).await?;
-    moved(world, PROJECTOR, 1, 3).await?;
-    same("the positions", positions(world).await?, [3, 0])
+async fn a_reader_moves_forward(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    commit_advance(world, PROJECTOR, 0, 1).await?;
+    commit_advance(world, PROJECTOR, 1, 3).await?;
+    expect_same("the positions", reader_positions(world).await?, [3, 0])
 }
 
-async fn readers_move_without_each_other(world: &World<'_>) -> Verdict {
-    filled(world, &["r", "s"]).await?;
-    moved(world, BUS, 0, 2).await?;
-    moved(world, PROJECTOR, 0, 1).await?;
-    same("the positions", positions(world).await?, [1, 2])?;
-    let other = world.head("s").await?;
-    same("in the other run", (other.projected_seq, other.delivered_seq), (RunSeq::ZERO, RunSeq::ZERO))
+async fn readers_move_without_each_other(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r", "s"]).await?;
+    commit_advance(world, EVENT_BUS, 0, 2).await?;
+    commit_advance(world, PROJECTOR, 0, 1).await?;
+    expect_same("the positions", reader_positions(world).await?, [1, 2])?;
+    let other = world.expect_head("s").await?;
+    expect_same("in the other run", (other.projected_seq, other.delivered_seq), (RunSeq::ZERO, RunSeq::ZERO))
 }
 
-async fn both_readers_move_in_one_commit(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    world.commit(Commit::new().advance(step("r", BUS, 0, 2)).advance(step("r", PROJECTOR, 0, 3))).await?;
-    same("the positions", positions(world).await?, [3, 2])
+async fn both_readers_move_in_one_commit(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    world.commit(Commit::new().advance_reader(reader_advance("r", EVENT_BUS, 0, 2)).advance_reader(reader_advance("r", PROJECTOR, 0, 3))).await?;
+    expect_same("the positions", reader_positions(world).await?, [3, 2])
 }
 
-async fn a_reader_may_stay_where_it_is(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    moved(world, BUS, 0, 0).await?;
-    moved(world, BUS, 0, 2).await?;
-    moved(world, BUS, 2, 2).await?;
-    same("the positions", positions(world).await?, [0, 2])
+async fn a_reader_may_stay_where_it_is(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    commit_advance(world, EVENT_BUS, 0, 0).await?;
+    commit_advance(world, EVENT_BUS, 0, 2).await?;
+    commit_advance(world, EVENT_BUS, 2, 2).await?;
+    expect_same("the positions", reader_positions(world).await?, [0, 2])
 }
 
-async fn a_reader_cannot_move_from_where_it_is_not(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    moved(world, BUS, 0, 2).await?;
+async fn a_reader_cannot_move_from_where_it_is_not(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    commit_advance(world, EVENT_BUS, 0, 2).await?;
     for from in [0, 1, 3] {
-        let conflict = Conflict::Position { run: id("r"), reader: BUS, expected: seq(from), found: seq(2) };
-        refused(moved(world, BUS, from, 3).await, conflict)?;
+        let conflict = CommitConflict::ReaderPosition { run: parse_id("r"), reader: EVENT_BUS, expected: run_sequence(from), found: run_sequence(2) };
+        expect_refused(commit_advance(world, EVENT_BUS, from, 3).await, conflict)?;
     }
-    same("the positions", positions(world).await?, [0, 2])
+    expect_same("the positions", reader_positions(world).await?, [0, 2])
 }
 
-async fn a_reader_cannot_move_backwards(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    moved(world, BUS, 0, 2).await?;
-    let error = Invalid::Move { run: id("r"), reader: BUS, from: seq(2), to: seq(1), last: seq(3) };
-    refused(moved(world, BUS, 2, 1).await, error)?;
-    same("the positions", positions(world).await?, [0, 2])
+async fn a_reader_cannot_move_backwards(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    commit_advance(world, EVENT_BUS, 0, 2).await?;
+    let error = InvalidRequest::ReaderAdvance { run: parse_id("r"), reader: EVENT_BUS, from: run_sequence(2), to: run_sequence(1), last: run_sequence(3) };
+    expect_refused(commit_advance(world, EVENT_BUS, 2, 1).await, error)?;
+    expect_same("the positions", reader_positions(world).await?, [0, 2])
 }
 
-async fn a_reader_cannot_move_beyond_the_end(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    for to in [seq(4), RunSeq::MAX] {
-        let error = Invalid::Move { run: id("r"), reader: BUS, from: seq(0), to, last: seq(3) };
-        refused(moved(world, BUS, 0, to.get()).await, error)?;
+async fn a_reader_cannot_move_beyond_the_end(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    for to in [run_sequence(4), RunSeq::MAX] {
+        let error = InvalidRequest::ReaderAdvance { run: parse_id("r"), reader: EVENT_BUS, from: run_sequence(0), to, last: run_sequence(3) };
+        expect_refused(commit_advance(world, EVENT_BUS, 0, to.as_u64()).await, error)?;
     }
-    same("the positions", positions(world).await?, [0, 0])
+    expect_same("the positions", reader_positions(world).await?, [0, 0])
 }
 
-async fn a_reader_cannot_move_in_a_run_that_is_not_there(world: &World<'_>) -> Verdict {
-    refused(moved(world, BUS, 0, 0).await, Invalid::NoSuchRun(id("r")))?;
-    same("the head", world.run(&id("r")).await?, None)
+async fn a_reader_cannot_move_in_a_run_that_is_not_there(world: &CheckContext<'_>) -> CheckResult {
+    expect_refused(commit_advance(world, EVENT_BUS, 0, 0).await, InvalidRequest::NoSuchRun(parse_id("r")))?;
+    expect_same("the head", world.read_run_head(&parse_id("r")).await?, None)
 }
 
-async fn a_reader_cannot_move_to_events_of_the_same_commit(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    let error = Invalid::Move { run: id("r"), reader: BUS, from: seq(0), to: seq(4), last: seq(3) };
-    let commit = Commit::new().events(events("r", 4, 4)).advance(step("r", BUS, 0, 4));
-    refused(world.commit(commit).await, error)?;
-    let commit = Commit::new().events(events("new", 1, 1)).advance(step("new", BUS, 0, 1));
-    refused(world.commit(commit).await, Invalid::NoSuchRun(id("new")))
+async fn a_reader_cannot_move_to_events_of_the_same_commit(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    let error = InvalidRequest::ReaderAdvance { run: parse_id("r"), reader: EVENT_BUS, from: run_sequence(0), to: run_sequence(4), last: run_sequence(3) };
+    let commit = Commit::new().append_events(step_events("r", 4, 4)).advance_reader(reader_advance("r", EVENT_BUS, 0, 4));
+    expect_refused(world.commit(commit).await, error)?;
+    let commit = Commit::new().append_events(step_events("new", 1, 1)).advance_reader(reader_advance("new", EVENT_BUS, 0, 1));
+    expect_refused(world.commit(commit).await, InvalidRequest::NoSuchRun(parse_id("new")))
 }
 
-async fn a_move_and_new_events_of_one_run_are_both_stored(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    world.commit(Commit::new().events(events("r", 4, 5)).advance(step("r", BUS, 0, 3))).await?;
-    same("the positions", positions(world).await?, [0, 3])?;
-    same("the last place", world.head("r").await?.last_seq, seq(5))
+async fn a_move_and_new_events_of_one_run_are_both_stored(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    world.commit(Commit::new().append_events(step_events("r", 4, 5)).advance_reader(reader_advance("r", EVENT_BUS, 0, 3))).await?;
+    expect_same("the positions", reader_positions(world).await?, [0, 3])?;
+    expect_same("the last place", world.expect_head("r").await?.last_seq, run_sequence(5))
 }
 
-async fn a_move_and_a_repeat_of_one_run_are_both_answered(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    let receipt = world.commit(Commit::new().events(events("r", 2, 2)).advance(step("r", BUS, 0, 3))).await?;
-    same("places", receipt.events.iter().map(|it| it.result.run_seq).collect(), vec![seq(2)])?;
-    same("the positions", positions(world).await?, [0, 3])?;
-    same("the last place", world.head("r").await?.last_seq, seq(3))
+async fn a_move_and_a_repeat_of_one_run_are_both_answered(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    let receipt = world.commit(Commit::new().append_events(step_events("r", 2, 2)).advance_reader(reader_advance("r", EVENT_BUS, 0, 3))).await?;
+    expect_same("places", receipt.events.iter().map(|it| it.result.run_seq).collect(), vec![run_sequence(2)])?;
+    expect_same("the positions", reader_positions(world).await?, [0, 3])?;
+    expect_same("the last place", world.expect_head("r").await?.last_seq, run_sequence(3))
 }
 
-async fn a_position_moved_twice_in_one_commit_is_refused(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    let twice = Commit::new().advance(step("r", BUS, 0, 1)).advance(step("r", BUS, 1, 2));
-    refused(world.commit(twice).await, Invalid::Twice("the event bus of run r".to_owned()))?;
-    same("the positions", positions(world).await?, [0, 0])
+async fn a_position_moved_twice_in_one_commit_is_refused(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    let twice = Commit::new().advance_reader(reader_advance("r", EVENT_BUS, 0, 1)).advance_reader(reader_advance("r", EVENT_BUS, 1, 2));
+    expect_refused(world.commit(twice).await, InvalidRequest::TouchedTwice("the event bus of run r".to_owned()))?;
+    expect_same("the positions", reader_positions(world).await?, [0, 0])
 }
 
-async fn only_runs_behind_are_listed(world: &World<'_>) -> Verdict {
-    filled(world, &["q", "r", "s"]).await?;
-    moved(world, BUS, 0, 3).await?;
-    moved(world, PROJECTOR, 0, 2).await?;
-    same("behind the bus", listed(world, Some(BUS), None, 9).await?, names(&["q", "s"]))?;
-    same("behind the projector", listed(world, Some(PROJECTOR), None, 9).await?, names(&["q", "r", "s"]))?;
-    same("all", listed(world, None, None, 9).await?, names(&["q", "r", "s"]))
+async fn only_runs_behind_are_listed(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["q", "r", "s"]).await?;
+    commit_advance(world, EVENT_BUS, 0, 3).await?;
+    commit_advance(world, PROJECTOR, 0, 2).await?;
+    expect_same("behind the bus", list_run_ids(world, Some(EVENT_BUS), None, 9).await?, owned_names(&["q", "s"]))?;
+    expect_same("behind the projector", list_run_ids(world, Some(PROJECTOR), None, 9).await?, owned_names(&["q", "r", "s"]))?;
+    expect_same("all", list_run_ids(world, None, None, 9).await?, owned_names(&["q", "r", "s"]))
 }
 
-async fn a_run_that_gets_an_event_is_behind_again(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    moved(world, BUS, 0, 3).await?;
-    same("before", listed(world, Some(BUS), None, 9).await?, Vec::new())?;
-    world.append_event(event("r", 4)).await?;
-    same("after", listed(world, Some(BUS), None, 9).await?, names(&["r"]))?;
-    same("the positions", positions(world).await?, [0, 3])
+async fn a_run_that_gets_an_event_is_behind_again(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    commit_advance(world, EVENT_BUS, 0, 3).await?;
+    expect_same("before", list_run_ids(world, Some(EVENT_BUS), None, 9).await?, Vec::new())?;
+    world.append_event(step_event("r", 4)).await?;
+    expect_same("after", list_run_ids(world, Some(EVENT_BUS), None, 9).await?, owned_names(&["r"]))?;
+    expect_same("the positions", reader_positions(world).await?, [0, 3])
 }
 
-async fn an_event_is_in_the_outbox_from_its_commit_on(world: &World<'_>) -> Verdict {
-    let pair = world.pair().await?;
-    world.append_event(event("r", 1)).await?;
-    let heads = pair.other().runs(Some(BUS), None, 9).await?;
-    same("what the other handle has to deliver", heads.len(), 1)
+async fn an_event_is_in_the_outbox_from_its_commit_on(world: &CheckContext<'_>) -> CheckResult {
+    let pair = world.open_handle_pair().await?;
+    world.append_event(step_event("r", 1)).await?;
+    let heads = pair.second_handle().list_run_heads(Some(EVENT_BUS), None, 9).await?;
+    expect_same("what the other handle has to deliver", heads.len(), 1)
 }
 
-async fn runs_are_listed_in_the_order_of_their_bytes(world: &World<'_>) -> Verdict {
+async fn runs_are_listed_in_the_order_of_their_bytes(world: &CheckContext<'_>) -> CheckResult {
     let ordered = [" ", "!", "10", "9", "A", "B", "Z", "_", "a", "aa", "b", "z", "~", "é", "中", "😀"];
     for name in ordered.iter().rev() {
-        world.append_event(event(name, 1)).await?;
+        world.append_event(step_event(name, 1)).await?;
     }
-    same("the runs", listed(world, None, None, 99).await?, names(&ordered))?;
-    same("after Z", listed(world, None, Some("Z"), 3).await?, names(&["_", "a", "aa"]))
+    expect_same("the runs", list_run_ids(world, None, None, 99).await?, owned_names(&ordered))?;
+    expect_same("after Z", list_run_ids(world, None, Some("Z"), 3).await?, owned_names(&["_", "a", "aa"]))
 }
 
-async fn a_list_goes_on_after_a_run(world: &World<'_>) -> Verdict {
-    filled(world, &["q", "r", "s"]).await?;
-    same("after q", listed(world, None, Some("q"), 9).await?, names(&["r", "s"]))?;
-    same("after s", listed(world, Some(BUS), Some("s"), 9).await?, Vec::new())
+async fn a_list_goes_on_after_a_run(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["q", "r", "s"]).await?;
+    expect_same("after q", list_run_ids(world, None, Some("q"), 9).await?, owned_names(&["r", "s"]))?;
+    expect_same("after s", list_run_ids(world, Some(EVENT_BUS), Some("s"), 9).await?, Vec::new())
 }
 
-async fn a_list_goes_on_after_a_run_that_is_not_there(world: &World<'_>) -> Verdict {
-    filled(world, &["q", "s"]).await?;
-    same("after r", listed(world, None, Some("r"), 9).await?, names(&["s"]))
+async fn a_list_goes_on_after_a_run_that_is_not_there(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["q", "s"]).await?;
+    expect_same("after r", list_run_ids(world, None, Some("r"), 9).await?, owned_names(&["s"]))
 }
 
-async fn a_list_holds_at_most_its_limit(world: &World<'_>) -> Verdict {
-    filled(world, &["q", "r", "s"]).await?;
+async fn a_list_holds_at_most_its_limit(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["q", "r", "s"]).await?;
     for (limit, expected) in [(0, vec![]), (1, vec!["q"]), (2, vec!["q", "r"]), (9, vec!["q", "r", "s"])] {
-        same("the runs", listed(world, None, None, limit).await?, names(&expected))?;
+        expect_same("the runs", list_run_ids(world, None, None, limit).await?, owned_names(&expected))?;
     }
     Ok(())
 }
 
-async fn a_list_is_cut_at_the_policy(world: &World<'_>) -> Verdict {
-    let limits = Limits { page_max: 2, ..Limits::default() };
-    let world = world.fresh(Policy { limits, ..Policy::default() }).await?;
-    filled(&world, &["q", "r", "s"]).await?;
+async fn a_list_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
+    let limits = StoreLimits { page_max: 2, ..StoreLimits::default() };
+    let world = world.open_another(StorePolicy { limits, ..StorePolicy::default() }).await?;
+    fill_runs(&world, &["q", "r", "s"]).await?;
     for limit in [3, usize::MAX] {
-        same("the runs", listed(&world, Some(BUS), None, limit).await?, names(&["q", "r"]))?;
+        expect_same("the runs", list_run_ids(&world, Some(EVENT_BUS), None, limit).await?, owned_names(&["q", "r"]))?;
     }
     Ok(())
 }
 
-async fn a_list_of_runs_behind_is_not_cut_before_it_is_narrowed(world: &World<'_>) -> Verdict {
+async fn a_list_of_runs_behind_is_not_cut_before_it_is_narrowed(world: &CheckContext<'_>) -> CheckResult {
     let runs: Vec<String> = (10..30).map(|number| format!("r{number}")).collect();
-    filled(world, &runs.iter().map(String::as_str).collect::<Vec<_>>()).await?;
-    let delivered = runs[..18].iter().map(|run| step(run, BUS, 0, 3));
-    world.commit(delivered.fold(Commit::new(), Commit::advance)).await?;
-    same("the runs", listed(world, Some(BUS), None, 3).await?, names(&["r28", "r29"]))
+    fill_runs(world, &runs.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    let delivered = runs[..18].iter().map(|run| reader_advance(run, EVENT_BUS, 0, 3));
+    world.commit(delivered.fold(Commit::new(), Commit::advance_reader)).await?;
+    expect_same("the runs", list_run_ids(world, Some(EVENT_BUS), None, 3).await?, owned_names(&["r28", "r29"]))
 }
 
-async fn pages_together_are_all_runs(world: &World<'_>) -> Verdict {
+async fn pages_together_are_all_runs(world: &CheckContext<'_>) -> CheckResult {
     let runs: Vec<String> = (10..27).map(|number| format!("r{number}")).collect();
-    filled(world, &runs.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    fill_runs(world, &runs.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     for limit in [1, 4, 17] {
         let mut all: Vec<String> = Vec::new();
         while all.len() < 99 {
-            let page = listed(world, Some(PROJECTOR), all.last().map(String::as_str), limit).await?;
+            let page = list_run_ids(world, Some(PROJECTOR), all.last().map(String::as_str), limit).await?;
             if page.is_empty() {
                 break;
             }
             all.extend(page);
         }
-        same("the runs", all, runs.clone())?;
+        expect_same("the runs", all, runs.clone())?;
     }
     Ok(())
 }
 
-async fn a_head_in_a_list_is_the_head_of_the_run(world: &World<'_>) -> Verdict {
-    filled(world, &["q", "r"]).await?;
-    moved(world, BUS, 0, 2).await?;
-    let heads = world.runs(None, None, 9).await?;
-    same("the heads", heads, vec![world.head("q").await?, world.head("r").await?])
+async fn a_head_in_a_list_is_the_head_of_the_run(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["q", "r"]).await?;
+    commit_advance(world, EVENT_BUS, 0, 2).await?;
+    let heads = world.list_run_heads(None, None, 9).await?;
+    expect_same("the heads", heads, vec![world.expect_head("q").await?, world.expect_head("r").await?])
 }
 
-async fn racing_readers_move_once(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    let pair = world.pair().await?;
-    let answers = pair.race(16, |store, _| store.commit(Commit::new().advance(step("r", BUS, 0, 2)))).await;
-    same("how many moved", answers.iter().filter(|answer| answer.is_ok()).count(), 1)?;
+async fn racing_readers_move_once(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    let pair = world.open_handle_pair().await?;
+    let answers = pair.race_calls(16, |store, _| store.commit(Commit::new().advance_reader(reader_advance("r", EVENT_BUS, 0, 2)))).await;
+    expect_same("how many moved", answers.iter().filter(|answer| answer.is_ok()).count(), 1)?;
     for answer in answers.into_iter().filter(Result::is_err) {
-        refused(answer, Conflict::Position { run: id("r"), reader: BUS, expected: seq(0), found: seq(2) })?;
+        expect_refused(answer, CommitConflict::ReaderPosition { run: parse_id("r"), reader: EVENT_BUS, expected: run_sequence(0), found: run_sequence(2) })?;
     }
     Ok(())
 }
 
-async fn racing_moves_and_appends_lose_nothing(world: &World<'_>) -> Verdict {
-    filled(world, &["r"]).await?;
-    let pair = world.pair().await?;
+async fn racing_moves_and_appends_lose_nothing(world: &CheckContext<'_>) -> CheckResult {
+    fill_runs(world, &["r"]).await?;
+    let pair = world.open_handle_pair().await?;
     let part = |nth: usize| match nth {
-        0 => Commit::new().advance(step("r", BUS, 0, 3)),
-        1 => Commit::new().advance(step("r", PROJECTOR, 0, 2)),
-        _ => Commit::new().events(events(
+        0 => Commit::new().advance_reader(reader_advance("r", EVENT_BUS, 0, 3)),
+        1 => Commit::new().advance_reader(reader_advance("r", PROJECTOR, 0, 2)),
+        _ => Commit::new().append_events(step_events(
             "r",
             u32::try_from(nth).unwrap_or(0) + 10,
             u32::try_from(nth).unwrap_or(0) + 10,
         )),
     };
-    for answer in pair.race(12, |store, nth| store.commit(part(nth))).await {
+    for answer in pair.race_calls(12, |store, nth| store.commit(part(nth))).await {
         answer?;
     }
-    same("the positions", positions(world).await?, [2, 3])?;
-    same("the places in the log", world.places("r", 0, 99).await?, (1..=13).collect())
+    expect_same("the positions", reader_positions(world).await?, [2, 3])?;
+    expect_same("the places in the log", world.read_sequences("r", 0, 99).await?, (1..=13).collect())
 }

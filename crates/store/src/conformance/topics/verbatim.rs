@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use onward_journal::{Payload, Timestamp};
-use onward_runs::{Attempt, EmittedAt, Extra};
+use onward_runs::{AttemptNumber, EmittedAt, ExtraFields};
 
 use super::prelude::*;
-use crate::conformance::sample::{alert, execution, item, job, lease, message, started, timer};
-use crate::tables::{Alert, Execution, Job, Message, ShardLease, Timer};
-use crate::{Change, Epoch, Row, Serial, Shard};
+use crate::conformance::fixtures::{gap_alert_row, numbered_execution, reserved_item_row, queued_job_row, shard_lease_row, signal_message_row, running_execution_row, pending_timer_row};
+use crate::tables::{AlertRow, ExecutionRow, JobRow, InboxMessageRow, ShardLeaseRow, TimerRow};
+use crate::{RowChange, ShardEpoch, TableRow, SerialId, ShardId};
 
 /// Payloads that are easily changed on the way.
 const PAYLOADS: [(&str, &str); 15] = [
@@ -29,7 +29,7 @@ const PAYLOADS: [(&str, &str); 15] = [
     ("blanks_within_text", r#"{" a ":"  \t b  "}"#),
 ];
 
-super::checks!(fn written, Verbatim:
+super::checks!(fn written_checks, Verbatim:
     no_payload_is_not_an_empty_one,
     a_payload_nested_as_deep_as_it_may_be_is_kept,
     unknown_members_are_kept,
@@ -51,185 +51,185 @@ super::checks!(fn written, Verbatim:
     a_key_is_kept_in_every_type,
 );
 
-pub(super) fn checks() -> Vec<Check> {
-    let mut checks = written();
+pub(super) fn checks() -> Vec<ConformanceCheck> {
+    let mut checks = written_checks();
     checks.extend(PAYLOADS.map(|(name, payload)| {
         let name = format!("{name}_is_kept_in_a_payload");
-        Check::new(Topic::Verbatim, name, move |world| Box::pin(keeps_payload(world, payload)))
+        ConformanceCheck::new(Topic::Verbatim, name, move |world| Box::pin(expect_payload_kept(world, payload)))
     }));
     checks
 }
 
 /// The event is read as it was written, also by the other handle.
-async fn keeps(world: &World<'_>, event: RunEventWrite) -> Verdict {
+async fn expect_event_kept(world: &CheckContext<'_>, event: RunEventWrite) -> CheckResult {
     world.append_event(event.clone()).await?;
-    let stored = world.pair().await?.other().run_events(&event.run_id, Page::default()).await?;
-    same("the log", stored.into_iter().map(|record| record.event).collect(), vec![event])
+    let stored = world.open_handle_pair().await?.second_handle().read_run_events(&event.run_id, RunEventQuery::default()).await?;
+    expect_same("the log", stored.into_iter().map(|record| record.event).collect(), vec![event])
 }
 
 /// The record is read as it was written, by its key and in a scan.
-async fn keeps_row<R: Record + PartialEq + std::fmt::Debug + Clone + Send>(world: &World<'_>, record: &R) -> Verdict {
+async fn expect_row_kept<R: TableRecord + PartialEq + std::fmt::Debug + Clone + Send>(world: &CheckContext<'_>, record: &R) -> CheckResult {
     world.commit(Commit::new().insert(record)).await?;
-    let stored = Stored { row: record.to_row(), version: 1 };
-    same("the row", world.row(R::TABLE, sample::key_of(record)).await?, Some(stored.clone()))?;
-    holds("a scan gives it too", world.rows(Scan::all::<R>()).await?.contains(&stored))
+    let stored = StoredRow { row: record.to_row(), version: 1 };
+    expect_same("the row", world.read_row(R::TABLE, fixtures::record_key(record)).await?, Some(stored.clone()))?;
+    expect_holds("a scan gives it too", world.scan_rows(TableScan::all_rows::<R>()).await?.contains(&stored))
 }
 
-async fn keeps_payload(world: &World<'_>, payload: &str) -> Verdict {
-    keeps(world, RunEventWrite { payload: Some(sample::json(payload)), ..event("r", 1) }).await
+async fn expect_payload_kept(world: &CheckContext<'_>, payload: &str) -> CheckResult {
+    expect_event_kept(world, RunEventWrite { payload: Some(fixtures::json_payload(payload)), ..step_event("r", 1) }).await
 }
 
-async fn no_payload_is_not_an_empty_one(world: &World<'_>) -> Verdict {
-    keeps(world, event("r", 1)).await?;
-    keeps_payload(&world.fresh(Policy::default()).await?, "{}").await
+async fn no_payload_is_not_an_empty_one(world: &CheckContext<'_>) -> CheckResult {
+    expect_event_kept(world, step_event("r", 1)).await?;
+    expect_payload_kept(&world.open_another(StorePolicy::default()).await?, "{}").await
 }
 
-async fn a_payload_nested_as_deep_as_it_may_be_is_kept(world: &World<'_>) -> Verdict {
-    let depth = Payload::DEPTH_MAX - 1;
-    keeps_payload(world, &format!("{{\"a\":{}{}}}", "[".repeat(depth), "]".repeat(depth))).await
+async fn a_payload_nested_as_deep_as_it_may_be_is_kept(world: &CheckContext<'_>) -> CheckResult {
+    let depth = Payload::NESTING_MAX - 1;
+    expect_payload_kept(world, &format!("{{\"a\":{}{}}}", "[".repeat(depth), "]".repeat(depth))).await
 }
 
-async fn unknown_members_are_kept(world: &World<'_>) -> Verdict {
+async fn unknown_members_are_kept(world: &CheckContext<'_>) -> CheckResult {
     let text = r#"{"z":1.0,"adapterVersion":"1.4","cost":1e400,"é":{"b":[null,{"":"\u0000"}]},"":0}"#;
-    let extra = Extra::parse(text).map_err(|error| Failure::new(error.to_string()))?;
-    same("the members before", extra.as_json(), Some(text))?;
-    keeps(world, RunEventWrite { extra, ..event("r", 1) }).await
+    let extra = ExtraFields::parse(text).map_err(|error| ConformanceFailure::new(error.to_string()))?;
+    expect_same("the members before", extra.as_json(), Some(text))?;
+    expect_event_kept(world, RunEventWrite { extra, ..step_event("r", 1) }).await
 }
 
 /// An event whose ids all are `text`, cut to what they may be.
-fn named(text: &str) -> RunEventWrite {
+fn event_with_long_ids(text: &str) -> RunEventWrite {
     let cut = |bytes: usize| text.char_indices().take_while(move |(at, c)| at + c.len_utf8() <= bytes).map(|(_, c)| c);
     let (long, short): (String, String) = (cut(255).collect(), cut(64).collect());
-    sample::keyed(RunEventWrite {
-        event_type: id(&short),
-        tenant_id: id(&long),
-        project_id: id(&long),
-        environment_id: id(&long),
-        plan_id: id(&long),
-        plan_version: id(&long),
-        step_id: Some(id(&long)),
-        ..event(&long, 1)
+    fixtures::with_computed_key(RunEventWrite {
+        event_type: parse_id(&short),
+        tenant_id: parse_id(&long),
+        project_id: parse_id(&long),
+        environment_id: parse_id(&long),
+        plan_id: parse_id(&long),
+        plan_version: parse_id(&long),
+        step_id: Some(parse_id(&long)),
+        ..step_event(&long, 1)
     })
 }
 
-async fn the_longest_ids_are_kept(world: &World<'_>) -> Verdict {
-    keeps(world, named(&"x".repeat(255))).await?;
-    same("the run in the head", world.head(&"x".repeat(255)).await?.tenant_id, id(&"x".repeat(255)))
+async fn the_longest_ids_are_kept(world: &CheckContext<'_>) -> CheckResult {
+    expect_event_kept(world, event_with_long_ids(&"x".repeat(255))).await?;
+    expect_same("the run in the head", world.expect_head(&"x".repeat(255)).await?.tenant_id, parse_id(&"x".repeat(255)))
 }
 
-async fn the_longest_ids_of_many_bytes_a_letter_are_kept(world: &World<'_>) -> Verdict {
+async fn the_longest_ids_of_many_bytes_a_letter_are_kept(world: &CheckContext<'_>) -> CheckResult {
     for letter in ["é", "中", "😀"] {
-        keeps(world, RunEventWrite { event_id: sample::event_id(letter, 1), ..named(&letter.repeat(200)) }).await?;
+        expect_event_kept(world, RunEventWrite { event_id: fixtures::event_id(letter, 1), ..event_with_long_ids(&letter.repeat(200)) }).await?;
     }
     Ok(())
 }
 
-async fn the_largest_attempts_are_kept(world: &World<'_>) -> Verdict {
-    let (engine_attempt_id, logical_attempt_id) = (Attempt::MAX, Attempt::MAX);
-    keeps(world, sample::keyed(RunEventWrite { engine_attempt_id, logical_attempt_id, ..event("r", 1) })).await
+async fn the_largest_attempts_are_kept(world: &CheckContext<'_>) -> CheckResult {
+    let (engine_attempt_id, logical_attempt_id) = (AttemptNumber::MAX, AttemptNumber::MAX);
+    expect_event_kept(world, fixtures::with_computed_key(RunEventWrite { engine_attempt_id, logical_attempt_id, ..step_event("r", 1) })).await
 }
 
-async fn the_longest_instant_is_kept(world: &World<'_>) -> Verdict {
+async fn the_longest_instant_is_kept(world: &CheckContext<'_>) -> CheckResult {
     let text = format!("2026-03-01T12:00:00.{}+00:00", "1".repeat(EmittedAt::BYTES_MAX - 26));
-    keeps(world, RunEventWrite { emitted_at: id(&text), ..event("r", 1) }).await
+    expect_event_kept(world, RunEventWrite { emitted_at: parse_id(&text), ..step_event("r", 1) }).await
 }
 
-async fn an_event_of_any_type_is_kept(world: &World<'_>) -> Verdict {
+async fn an_event_of_any_type_is_kept(world: &CheckContext<'_>) -> CheckResult {
     for (number, kind) in (1..).zip(["SomethingNew", "x", "run started", "ÉVÉNEMENT", "RunStarted"]) {
         let run = format!("r{number}");
-        let event = RunEventWrite { event_type: id(kind), step_id: None, ..event(&run, number) };
-        keeps(world, sample::keyed(event)).await?;
+        let event = RunEventWrite { event_type: parse_id(kind), step_id: None, ..step_event(&run, number) };
+        expect_event_kept(world, fixtures::with_computed_key(event)).await?;
     }
     Ok(())
 }
 
-async fn every_field_of_an_event_is_kept(world: &World<'_>) -> Verdict {
-    let mut whole = event("r", 1);
-    whole.event_type = id("StepCompleted");
-    whole.emitted_at = id("2026-03-01T12:00:00.123456789Z");
-    (whole.tenant_id, whole.project_id, whole.environment_id) = (id("t"), id("p"), id("e"));
-    (whole.plan_id, whole.plan_version, whole.step_id) = (id("plan"), id("v 1"), Some(id("step é")));
-    whole.engine_attempt_id = Attempt::new(7).unwrap_or(Attempt::FIRST);
-    whole.logical_attempt_id = Attempt::new(3).unwrap_or(Attempt::FIRST);
-    whole.payload = Some(sample::json(r#"{"a":[1,null,true]}"#));
-    whole.extra = Extra::parse(r#"{"x":1}"#).unwrap_or_default();
-    keeps(world, sample::keyed(whole)).await
+async fn every_field_of_an_event_is_kept(world: &CheckContext<'_>) -> CheckResult {
+    let mut whole = step_event("r", 1);
+    whole.event_type = parse_id("StepCompleted");
+    whole.emitted_at = parse_id("2026-03-01T12:00:00.123456789Z");
+    (whole.tenant_id, whole.project_id, whole.environment_id) = (parse_id("t"), parse_id("p"), parse_id("e"));
+    (whole.plan_id, whole.plan_version, whole.step_id) = (parse_id("plan"), parse_id("v 1"), Some(parse_id("step é")));
+    whole.engine_attempt_id = AttemptNumber::new(7).unwrap_or(AttemptNumber::FIRST);
+    whole.logical_attempt_id = AttemptNumber::new(3).unwrap_or(AttemptNumber::FIRST);
+    whole.payload = Some(fixtures::json_payload(r#"{"a":[1,null,true]}"#));
+    whole.extra = ExtraFields::parse(r#"{"x":1}"#).unwrap_or_default();
+    expect_event_kept(world, fixtures::with_computed_key(whole)).await
 }
 
-async fn the_first_and_the_last_instant_are_kept_in_rows(world: &World<'_>) -> Verdict {
+async fn the_first_and_the_last_instant_are_kept_in_rows(world: &CheckContext<'_>) -> CheckResult {
     let instants = [-1, 0, 1].map(|us| Timestamp::from_micros(us).unwrap_or(Timestamp::EPOCH));
     for (promise, fire_at) in (1..).zip(instants.into_iter().chain([Timestamp::MIN, Timestamp::MAX])) {
-        keeps_row(world, &Timer { fire_at, ..timer(1, promise) }).await?;
+        expect_row_kept(world, &TimerRow { fire_at, ..pending_timer_row(1, promise) }).await?;
     }
     Ok(())
 }
 
-async fn the_smallest_and_the_largest_integer_are_kept_in_rows(world: &World<'_>) -> Verdict {
+async fn the_smallest_and_the_largest_integer_are_kept_in_rows(world: &CheckContext<'_>) -> CheckResult {
     let numbers = [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX];
     let row = |number: i64| {
-        let Row(mut values) = timer(1, 0).to_row();
-        values[1] = Value::Int(number);
-        Row(values)
+        let TableRow(mut values) = pending_timer_row(1, 0).to_row();
+        values[1] = ColumnValue::Int(number);
+        TableRow(values)
     };
     let mut commit = Commit::new();
-    commit.changes = numbers.map(|number| Change::Insert { table: Timer::TABLE, row: row(number) }).to_vec();
+    commit.changes = numbers.map(|number| RowChange::Insert { table: TimerRow::TABLE, row: row(number) }).to_vec();
     world.commit(commit).await?;
-    let rows = world.rows(Scan::all::<Timer>()).await?;
-    same("the rows, in their order", rows, numbers.map(|number| Stored { row: row(number), version: 1 }).to_vec())
+    let rows = world.scan_rows(TableScan::all_rows::<TimerRow>()).await?;
+    expect_same("the rows, in their order", rows, numbers.map(|number| StoredRow { row: row(number), version: 1 }).to_vec())
 }
 
-async fn the_largest_counters_are_kept_in_rows(world: &World<'_>) -> Verdict {
-    keeps_row(world, &ShardLease { epoch: Epoch(i64::MAX.cast_unsigned()), ..lease(u32::MAX, 1) }).await?;
-    keeps_row(world, &Timer { shard: Shard(u32::MAX), ..timer(1, u32::MAX) }).await?;
-    keeps_row(world, &Job { attempts: u32::MAX, ..job("j") }).await
+async fn the_largest_counters_are_kept_in_rows(world: &CheckContext<'_>) -> CheckResult {
+    expect_row_kept(world, &ShardLeaseRow { epoch: ShardEpoch(i64::MAX.cast_unsigned()), ..shard_lease_row(u32::MAX, 1) }).await?;
+    expect_row_kept(world, &TimerRow { shard: ShardId(u32::MAX), ..pending_timer_row(1, u32::MAX) }).await?;
+    expect_row_kept(world, &JobRow { attempts: u32::MAX, ..queued_job_row("j") }).await
 }
 
-async fn empty_text_is_not_nothing(world: &World<'_>) -> Verdict {
-    let (empty, nothing) = (started(1, Some("")), started(2, None));
-    keeps_row(world, &empty).await?;
-    keeps_row(world, &nothing).await?;
-    let columns = Execution::TABLE.unique[0];
-    let again = world.commit(Commit::new().insert(&started(3, Some("")))).await;
-    refused(again, Conflict::NotUnique { table: Execution::TABLE.name, columns, key: sample::key_of(&empty) })
+async fn empty_text_is_not_nothing(world: &CheckContext<'_>) -> CheckResult {
+    let (empty, nothing) = (running_execution_row(1, Some("")), running_execution_row(2, None));
+    expect_row_kept(world, &empty).await?;
+    expect_row_kept(world, &nothing).await?;
+    let columns = ExecutionRow::TABLE.unique[0];
+    let again = world.commit(Commit::new().insert(&running_execution_row(3, Some("")))).await;
+    expect_refused(again, CommitConflict::NotUnique { table: ExecutionRow::TABLE.name, columns, key: fixtures::record_key(&empty) })
 }
 
-async fn empty_bytes_are_kept(world: &World<'_>) -> Verdict {
-    keeps_row(world, &Execution { body: Arc::from([].as_slice()), ..started(1, None) }).await
+async fn empty_bytes_are_kept(world: &CheckContext<'_>) -> CheckResult {
+    expect_row_kept(world, &ExecutionRow { body: Arc::from([].as_slice()), ..running_execution_row(1, None) }).await
 }
 
-async fn every_byte_is_kept(world: &World<'_>) -> Verdict {
+async fn every_byte_is_kept(world: &CheckContext<'_>) -> CheckResult {
     let body: Arc<[u8]> = (0..=u8::MAX).collect();
-    keeps_row(world, &Execution { body, ..started(1, None) }).await
+    expect_row_kept(world, &ExecutionRow { body, ..running_execution_row(1, None) }).await
 }
 
-async fn true_and_false_are_kept(world: &World<'_>) -> Verdict {
-    let mut skipped = item("skipped", "two");
+async fn true_and_false_are_kept(world: &CheckContext<'_>) -> CheckResult {
+    let mut skipped = reserved_item_row("skipped", "two");
     (skipped.status, skipped.skipped) = ("skipped".into(), true);
-    keeps_row(world, &item("queued", "one")).await?;
-    keeps_row(world, &skipped).await
+    expect_row_kept(world, &reserved_item_row("queued", "one")).await?;
+    expect_row_kept(world, &skipped).await
 }
 
-async fn a_long_text_is_kept(world: &World<'_>) -> Verdict {
+async fn a_long_text_is_kept(world: &CheckContext<'_>) -> CheckResult {
     let long: String = (0..50_000_u32).filter_map(|number| char::from_u32(0x20 + number % 0x2000)).collect();
-    let alert = Alert { message: long.as_str().into(), ..alert("once") };
+    let alert = AlertRow { message: long.as_str().into(), ..gap_alert_row("once") };
     world.commit(Commit::new().insert(&alert)).await?;
-    let kept: Vec<(Alert, u64)> = world.list(Scan::all::<Alert>()).await?;
-    holds("the text is kept", kept.iter().any(|(kept, _)| &*kept.message == long.as_str()))
+    let kept: Vec<(AlertRow, u64)> = world.list_records(TableScan::all_rows::<AlertRow>()).await?;
+    expect_holds("the text is kept", kept.iter().any(|(kept, _)| &*kept.message == long.as_str()))
 }
 
-async fn text_that_is_json_is_kept_as_text(world: &World<'_>) -> Verdict {
+async fn text_that_is_json_is_kept_as_text(world: &CheckContext<'_>) -> CheckResult {
     let text = "{ \"b\": 1.0,\n \"a\": 123456789012345678901234567890, \"a\": \"\\u0000\" }";
-    let mut item = item("a", "one");
+    let mut item = reserved_item_row("a", "one");
     item.payload = Some(text.into());
-    keeps_row(world, &item).await
+    expect_row_kept(world, &item).await
 }
 
-async fn a_key_is_kept_in_every_type(world: &World<'_>) -> Verdict {
-    keeps_row(world, &timer(1, 7)).await?;
-    keeps_row(world, &job("né 中 😀")).await?;
-    world.commit(Commit::new().insert(&message(3, Some("key")))).await?;
-    let kept: Vec<(Message, u64)> = world.list(Scan::all::<Message>()).await?;
-    let (found, _) = some("the message", kept.into_iter().next())?;
-    holds("the store gave it a number", found.message_id != Serial(None))?;
-    same("the execution", found.execution_id, execution(3))
+async fn a_key_is_kept_in_every_type(world: &CheckContext<'_>) -> CheckResult {
+    expect_row_kept(world, &pending_timer_row(1, 7)).await?;
+    expect_row_kept(world, &queued_job_row("né 中 😀")).await?;
+    world.commit(Commit::new().insert(&signal_message_row(3, Some("key")))).await?;
+    let kept: Vec<(InboxMessageRow, u64)> = world.list_records(TableScan::all_rows::<InboxMessageRow>()).await?;
+    let (found, _) = expect_some("the message", kept.into_iter().next())?;
+    expect_holds("the store gave it a number", found.message_id != SerialId(None))?;
+    expect_same("the execution", found.execution_id, numbered_execution(3))
 }

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use onward_journal::{Payload, Timestamp};
-use onward_runs::{EmittedAt, EventId, Extra, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq};
-use onward_store::memory::Memory;
-use onward_store::{Appended, Commit, Conflict, Error, KeyCheck, Page, Policy, Receipt, Store as _};
+use onward_runs::{EmittedAt, RunEventId, ExtraFields, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq};
+use onward_store::memory::MemoryStore;
+use onward_store::{EventReceipt, Commit, CommitConflict, Error, IdempotencyKeyCheck, RunEventQuery, StorePolicy, CommitReceipt, Store as _};
 
 use super::Flaw;
 
@@ -17,14 +17,14 @@ pub(crate) struct KeepsTheSecondPayload(Mutex<BTreeMap<(RunId, IdempotencyKey), 
 
 #[async_trait]
 impl Flaw for KeepsTheSecondPayload {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let latest = commit.events.iter().map(|it| ((it.run_id.clone(), it.idempotency_key), it.payload.clone()));
         self.0.lock().unwrap().extend(latest);
         memory.commit(commit).await
     }
 
-    async fn run_events(&self, memory: &Memory, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        let mut events = memory.run_events(run, page).await?;
+    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        let mut events = memory.read_run_events(run, page).await?;
         for record in &mut events {
             record.event.payload = self.0.lock().unwrap()[&(run.clone(), record.event.idempotency_key)].clone();
         }
@@ -36,19 +36,19 @@ impl Flaw for KeepsTheSecondPayload {
 pub(crate) struct LeavesAGap;
 
 fn with_gap(seq: RunSeq) -> RunSeq {
-    if seq.get() > 2 { seq.next() } else { seq }
+    if seq.as_u64() > 2 { seq.next_seq() } else { seq }
 }
 
 #[async_trait]
 impl Flaw for LeavesAGap {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let mut receipt = memory.commit(commit).await?;
         receipt.events.iter_mut().for_each(|it| it.result.run_seq = with_gap(it.result.run_seq));
         Ok(receipt)
     }
 
-    async fn run_events(&self, memory: &Memory, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        let all = memory.run_events(run, Page { after: RunSeq::ZERO, limit: usize::MAX }).await?;
+    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        let all = memory.read_run_events(run, RunEventQuery { after: RunSeq::ZERO, limit: usize::MAX }).await?;
         let seen = all.into_iter().map(|it| RunEventRecord { run_seq: with_gap(it.run_seq), ..it });
         Ok(seen.filter(|it| it.run_seq > page.after).take(page.limit).collect())
     }
@@ -59,7 +59,7 @@ pub(crate) struct DeniesRepeats;
 
 #[async_trait]
 impl Flaw for DeniesRepeats {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         answering(memory, commit, |it| (it.result.idempotent, it.result.persisted) = (false, true)).await
     }
 }
@@ -69,12 +69,12 @@ pub(crate) struct HidesDifferences;
 
 #[async_trait]
 impl Flaw for HidesDifferences {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         answering(memory, commit, |it| it.differs = false).await
     }
 }
 
-async fn answering(memory: &Memory, commit: Commit, change: impl Fn(&mut Appended)) -> Result<Receipt, Error> {
+async fn answering(memory: &MemoryStore, commit: Commit, change: impl Fn(&mut EventReceipt)) -> Result<CommitReceipt, Error> {
     let mut receipt = memory.commit(commit).await?;
     receipt.events.iter_mut().for_each(change);
     Ok(receipt)
@@ -85,11 +85,11 @@ pub(crate) struct ComparesPayloadsByTheirText;
 
 #[async_trait]
 impl Flaw for ComparesPayloadsByTheirText {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let mut receipt = memory.commit(commit.clone()).await?;
         for (event, answer) in commit.events.iter().zip(&mut receipt.events) {
-            let before = RunSeq::new(answer.result.run_seq.get() - 1).unwrap_or_default();
-            let kept = memory.run_events(&event.run_id, Page { after: before, limit: 1 }).await?;
+            let before = RunSeq::new(answer.result.run_seq.as_u64() - 1).unwrap_or_default();
+            let kept = memory.read_run_events(&event.run_id, RunEventQuery { after: before, limit: 1 }).await?;
             answer.differs = kept.iter().any(|kept| kept.event.payload != event.payload);
         }
         Ok(receipt)
@@ -98,17 +98,17 @@ impl Flaw for ComparesPayloadsByTheirText {
 
 /// A repeat is recognised by its key alone, whatever its run.
 #[derive(Default)]
-pub(crate) struct TakesKeysOfOtherRunsForRepeats(Mutex<BTreeMap<IdempotencyKey, Appended>>);
+pub(crate) struct TakesKeysOfOtherRunsForRepeats(Mutex<BTreeMap<IdempotencyKey, EventReceipt>>);
 
 #[async_trait]
 impl Flaw for TakesKeysOfOtherRunsForRepeats {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         if let [event] = commit.events.as_slice()
             && let Some(known) = self.0.lock().unwrap().get(&event.idempotency_key)
         {
             let mut answer = known.clone();
             (answer.result.idempotent, answer.result.persisted) = (true, false);
-            return Ok(Receipt { changes: Vec::new(), events: vec![answer] });
+            return Ok(CommitReceipt { changes: Vec::new(), events: vec![answer] });
         }
         let receipt = memory.commit(commit.clone()).await?;
         let answered = commit.events.iter().map(|event| event.idempotency_key).zip(receipt.events.clone());
@@ -122,12 +122,12 @@ pub(crate) struct SharesEventIds;
 
 #[async_trait]
 impl Flaw for SharesEventIds {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         let mut answer = memory.commit(commit.clone()).await;
-        while let Err(Error::Conflict(Conflict::EventIdTaken { index, event_id })) = answer {
+        while let Err(Error::Conflict(CommitConflict::EventIdTaken { index, event_id })) = answer {
             let mut bytes = *event_id.as_bytes();
             bytes[15] = bytes[15].wrapping_add(97);
-            commit.events[index].event_id = EventId::from_bytes(bytes).unwrap();
+            commit.events[index].event_id = RunEventId::from_bytes(bytes).unwrap();
             answer = memory.commit(commit.clone()).await;
         }
         answer
@@ -139,9 +139,9 @@ pub(crate) struct CrossesTenants;
 
 #[async_trait]
 impl Flaw for CrossesTenants {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         for event in &mut commit.events {
-            if let Some(head) = memory.run(&event.run_id).await? {
+            if let Some(head) = memory.read_run_head(&event.run_id).await? {
                 (event.tenant_id, event.project_id) = (head.tenant_id, head.project_id);
                 event.environment_id = head.environment_id;
             }
@@ -155,11 +155,11 @@ pub(crate) struct LooksForForeignEventsFirst;
 
 #[async_trait]
 impl Flaw for LooksForForeignEventsFirst {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         for (index, event) in commit.events.iter().enumerate() {
-            let head = memory.run(&event.run_id).await?;
+            let head = memory.read_run_head(&event.run_id).await?;
             if head.is_some_and(|head| head.tenant_id != event.tenant_id) {
-                return Err(Conflict::ForeignRun { index, run: event.run_id.clone() }.into());
+                return Err(CommitConflict::ForeignRun { index, run: event.run_id.clone() }.into());
             }
         }
         memory.commit(commit).await
@@ -168,11 +168,11 @@ impl Flaw for LooksForForeignEventsFirst {
 
 /// Events are stamped with whatever the clock says, also when it was set back.
 #[derive(Default)]
-pub(crate) struct StampsBackwards(Mutex<BTreeMap<EventId, Timestamp>>);
+pub(crate) struct StampsBackwards(Mutex<BTreeMap<RunEventId, Timestamp>>);
 
 #[async_trait]
 impl Flaw for StampsBackwards {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let now = memory.now().await?;
         let mut receipt = memory.commit(commit).await?;
         for answer in &mut receipt.events {
@@ -182,8 +182,8 @@ impl Flaw for StampsBackwards {
         Ok(receipt)
     }
 
-    async fn run_events(&self, memory: &Memory, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        let mut events = memory.run_events(run, page).await?;
+    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        let mut events = memory.read_run_events(run, page).await?;
         events.iter_mut().for_each(|it| it.persisted_at = self.0.lock().unwrap()[&it.event.event_id]);
         Ok(events)
     }
@@ -194,17 +194,17 @@ pub(crate) struct BelievesTheProducersClock;
 
 #[async_trait]
 impl Flaw for BelievesTheProducersClock {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let mut receipt = memory.commit(commit.clone()).await?;
         for (event, answer) in commit.events.iter().zip(&mut receipt.events) {
-            answer.result.persisted_at = event.emitted_at.at();
+            answer.result.persisted_at = event.emitted_at.to_timestamp();
         }
         Ok(receipt)
     }
 }
 
 /// Events are changed on their way in.
-async fn rewriting(memory: &Memory, mut commit: Commit, change: impl Fn(&mut RunEventWrite)) -> Result<Receipt, Error> {
+async fn rewriting(memory: &MemoryStore, mut commit: Commit, change: impl Fn(&mut RunEventWrite)) -> Result<CommitReceipt, Error> {
     commit.events.iter_mut().for_each(change);
     memory.commit(commit).await
 }
@@ -214,10 +214,10 @@ pub(crate) struct ParsesPayloads;
 
 #[async_trait]
 impl Flaw for ParsesPayloads {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let parse = |text: &Payload| {
             let value: Option<serde_json::Value> = serde_json::from_str(text.as_str()).ok();
-            value.map_or_else(|| text.clone(), |value| Payload::of(&value).unwrap())
+            value.map_or_else(|| text.clone(), |value| Payload::from_value(&value).unwrap())
         };
         rewriting(memory, commit, |event| event.payload = event.payload.as_ref().map(parse)).await
     }
@@ -228,8 +228,8 @@ pub(crate) struct DropsUnknownMembers;
 
 #[async_trait]
 impl Flaw for DropsUnknownMembers {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
-        rewriting(memory, commit, |event| event.extra = Extra::NONE).await
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
+        rewriting(memory, commit, |event| event.extra = ExtraFields::NONE).await
     }
 }
 
@@ -238,8 +238,8 @@ pub(crate) struct RewritesEmittedAt;
 
 #[async_trait]
 impl Flaw for RewritesEmittedAt {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
-        rewriting(memory, commit, |event| event.emitted_at = EmittedAt::from(event.emitted_at.at())).await
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
+        rewriting(memory, commit, |event| event.emitted_at = EmittedAt::from(event.emitted_at.to_timestamp())).await
     }
 }
 
@@ -248,8 +248,8 @@ pub(crate) struct ReversesPages;
 
 #[async_trait]
 impl Flaw for ReversesPages {
-    async fn run_events(&self, memory: &Memory, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        let mut events = memory.run_events(run, page).await?;
+    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        let mut events = memory.read_run_events(run, page).await?;
         events.reverse();
         Ok(events)
     }
@@ -260,9 +260,9 @@ pub(crate) struct RepeatsTheWatermark;
 
 #[async_trait]
 impl Flaw for RepeatsTheWatermark {
-    async fn run_events(&self, memory: &Memory, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        let after = RunSeq::new(page.after.get().saturating_sub(1)).unwrap_or_default();
-        memory.run_events(run, Page { after, ..page }).await
+    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        let after = RunSeq::new(page.after.as_u64().saturating_sub(1)).unwrap_or_default();
+        memory.read_run_events(run, RunEventQuery { after, ..page }).await
     }
 }
 
@@ -270,8 +270,8 @@ impl Flaw for RepeatsTheWatermark {
 pub(crate) struct TrustsKeys;
 
 impl Flaw for TrustsKeys {
-    fn policy(&self, policy: Policy) -> Policy {
-        Policy { keys: KeyCheck::Off, ..policy }
+    fn policy(&self, policy: StorePolicy) -> StorePolicy {
+        StorePolicy { key_check: IdempotencyKeyCheck::Off, ..policy }
     }
 }
 

@@ -10,61 +10,61 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
-use onward_store::conformance::{Opened, Subject, Tampering};
-use onward_store::memory::Memory;
+use onward_store::conformance::{OpenedStore, StoreFactory, TamperAttempt};
+use onward_store::memory::MemoryStore;
 use onward_store::{
-    Admitted, Commit, Error, JournalChunk, Key, ManualClock, Page, Policy, Purge, Reader, Receipt, RunHead, Scan,
-    Store, Stored, Table,
+    AdmittedCommit, Commit, Error, JournalChunk, RowKey, ManualClock, RunEventQuery, StorePolicy, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan,
+    Store, StoredRow, TableSchema,
 };
 
 /// What a flawed store does differently. By default: nothing.
 #[async_trait]
 pub(crate) trait Flaw: Send + Sync + 'static {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         memory.commit(commit).await
     }
 
-    async fn row(&self, memory: &Memory, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
-        memory.row(table, key).await
+    async fn row(&self, memory: &MemoryStore, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+        memory.read_row(table, key).await
     }
 
-    async fn rows(&self, memory: &Memory, scan: Scan) -> Result<Vec<Stored>, Error> {
-        memory.rows(scan).await
+    async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        memory.scan_rows(scan).await
     }
 
     async fn journal(
         &self,
-        memory: &Memory,
+        memory: &MemoryStore,
         of: ExecutionId,
         from: u64,
         limit: usize,
     ) -> Result<Vec<JournalChunk>, Error> {
-        memory.journal(of, from, limit).await
+        memory.read_journal(of, from, limit).await
     }
 
-    async fn run_events(&self, memory: &Memory, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
-        memory.run_events(run, page).await
+    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        memory.read_run_events(run, page).await
     }
 
-    async fn run(&self, memory: &Memory, run: &RunId) -> Result<Option<RunHead>, Error> {
-        memory.run(run).await
+    async fn run(&self, memory: &MemoryStore, run: &RunId) -> Result<Option<RunHead>, Error> {
+        memory.read_run_head(run).await
     }
 
     async fn runs(
         &self,
-        memory: &Memory,
-        behind: Option<Reader>,
+        memory: &MemoryStore,
+        behind: Option<RunEventReader>,
         after: Option<&RunId>,
         limit: usize,
     ) -> Result<Vec<RunHead>, Error> {
-        memory.runs(behind, after, limit).await
+        memory.list_run_heads(behind, after, limit).await
     }
 
-    async fn purge(&self, memory: &Memory, purge: Purge) -> Result<bool, Error> {
+    async fn purge(&self, memory: &MemoryStore, purge: PurgeTarget) -> Result<bool, Error> {
         memory.purge(purge).await
     }
 
-    fn policy(&self, policy: Policy) -> Policy {
+    fn policy(&self, policy: StorePolicy) -> StorePolicy {
         policy
     }
 
@@ -82,80 +82,80 @@ pub(crate) struct Faultless;
 impl Flaw for Faultless {}
 
 struct Flawed {
-    memory: Memory,
-    policy: Policy,
+    memory: MemoryStore,
+    policy: StorePolicy,
     flaw: Box<dyn Flaw>,
 }
 
 #[async_trait]
-impl Subject for Planted {
+impl StoreFactory for Planted {
     fn name(&self) -> &str {
         "flawed"
     }
 
-    async fn fresh(&self, policy: Policy, clock: Arc<ManualClock>) -> Result<Box<dyn Opened>, Error> {
+    async fn open_empty(&self, policy: StorePolicy, clock: Arc<ManualClock>) -> Result<Box<dyn OpenedStore>, Error> {
         let flaw = (self.0)();
         let policy = flaw.policy(policy);
-        Ok(Box::new(Shared(Arc::new(Flawed { memory: Memory::new(policy, clock), policy, flaw }))))
+        Ok(Box::new(Shared(Arc::new(Flawed { memory: MemoryStore::new(policy, clock), policy, flaw }))))
     }
 }
 
 struct Shared(Arc<Flawed>);
 
 #[async_trait]
-impl Opened for Shared {
+impl OpenedStore for Shared {
     fn store(&self) -> &(dyn Store + 'static) {
         &*self.0
     }
 
-    async fn another(&self) -> Result<Option<Arc<dyn Store>>, Error> {
+    async fn open_second_handle(&self) -> Result<Option<Arc<dyn Store>>, Error> {
         Ok(Some(Arc::<Flawed>::clone(&self.0)))
     }
 
-    async fn tamper(&self, _: &Tampering) -> Result<bool, Error> {
+    async fn try_tamper(&self, _: &TamperAttempt) -> Result<bool, Error> {
         Ok(self.0.flaw.lets_tampering_happen())
     }
 }
 
 #[async_trait]
 impl Store for Flawed {
-    fn policy(&self) -> &Policy {
+    fn policy(&self) -> &StorePolicy {
         &self.policy
     }
 
-    async fn apply(&self, commit: Admitted) -> Result<Receipt, Error> {
+    async fn apply_commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
         self.flaw.commit(&self.memory, commit.commit().clone()).await
     }
 
-    async fn row(&self, table: &'static Table, key: Key) -> Result<Option<Stored>, Error> {
+    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
         self.flaw.row(&self.memory, table, key).await
     }
 
-    async fn rows(&self, scan: Scan) -> Result<Vec<Stored>, Error> {
+    async fn scan_rows(&self, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
         self.flaw.rows(&self.memory, scan).await
     }
 
-    async fn count(&self, scan: Scan) -> Result<u64, Error> {
-        self.memory.count(scan).await
+    async fn count_rows(&self, scan: TableScan) -> Result<u64, Error> {
+        self.memory.count_rows(scan).await
     }
 
-    async fn journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
         self.flaw.journal(&self.memory, execution, from, limit).await
     }
 
-    async fn run_events(&self, run: &RunId, page: Page) -> Result<Vec<RunEventRecord>, Error> {
+    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
         self.flaw.run_events(&self.memory, run, page).await
     }
 
-    async fn run(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+    async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
         self.flaw.run(&self.memory, run).await
     }
 
-    async fn runs(&self, behind: Option<Reader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
         self.flaw.runs(&self.memory, behind, after, limit).await
     }
 
-    async fn purge(&self, purge: Purge) -> Result<bool, Error> {
+    async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {
         self.flaw.purge(&self.memory, purge).await
     }
 

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use onward_journal::ExecutionId;
 use onward_runs::RunId;
-use onward_store::memory::Memory;
-use onward_store::{Error, JournalChunk, Limits, Policy, Reader, RunHead, Scan, Store as _, Stored, Value};
+use onward_store::memory::MemoryStore;
+use onward_store::{Error, JournalChunk, StoreLimits, StorePolicy, RunEventReader, RunHead, TableScan, Store as _, StoredRow, ColumnValue};
 
 use super::Flaw;
 
@@ -13,8 +13,8 @@ pub(crate) struct ForgetsUntil;
 
 #[async_trait]
 impl Flaw for ForgetsUntil {
-    async fn rows(&self, memory: &Memory, scan: Scan) -> Result<Vec<Stored>, Error> {
-        memory.rows(Scan { until: None, ..scan }).await
+    async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        memory.scan_rows(TableScan { until: None, ..scan }).await
     }
 }
 
@@ -23,11 +23,11 @@ pub(crate) struct TakesUntilForBefore;
 
 #[async_trait]
 impl Flaw for TakesUntilForBefore {
-    async fn rows(&self, memory: &Memory, scan: Scan) -> Result<Vec<Stored>, Error> {
-        let (order, place) = (scan.table.order_of(scan.index), scan.equal.len());
+    async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        let (order, place) = (scan.table.scan_order(scan.index), scan.equal.len());
         let (table, until) = (scan.table, scan.until.clone());
-        let mut rows = memory.rows(scan).await?;
-        rows.retain(|stored| until.is_none() || table.pick(&order, &stored.row).get(place) != until.as_ref());
+        let mut rows = memory.scan_rows(scan).await?;
+        rows.retain(|stored| until.is_none() || table.select_values(&order, &stored.row).get(place) != until.as_ref());
         Ok(rows)
     }
 }
@@ -37,8 +37,8 @@ pub(crate) struct ForgetsAfter;
 
 #[async_trait]
 impl Flaw for ForgetsAfter {
-    async fn rows(&self, memory: &Memory, scan: Scan) -> Result<Vec<Stored>, Error> {
-        memory.rows(Scan { after: None, ..scan }).await
+    async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        memory.scan_rows(TableScan { after: None, ..scan }).await
     }
 }
 
@@ -47,12 +47,12 @@ pub(crate) struct PagesWithoutTheKey;
 
 #[async_trait]
 impl Flaw for PagesWithoutTheKey {
-    async fn rows(&self, memory: &Memory, scan: Scan) -> Result<Vec<Stored>, Error> {
-        let Some(index) = scan.index else { return memory.rows(scan).await };
+    async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        let Some(index) = scan.index else { return memory.scan_rows(scan).await };
         let (table, after) = (scan.table, scan.after.clone());
-        let mut rows = memory.rows(scan).await?;
-        let is_beyond = |stored: &Stored, after: &[Value]| {
-            table.pick(index.columns, &stored.row).as_slice() > &after[..index.columns.len()]
+        let mut rows = memory.scan_rows(scan).await?;
+        let is_beyond = |stored: &StoredRow, after: &[ColumnValue]| {
+            table.select_values(index.columns, &stored.row).as_slice() > &after[..index.columns.len()]
         };
         rows.retain(|stored| after.as_ref().is_none_or(|after| is_beyond(stored, after)));
         Ok(rows)
@@ -64,8 +64,8 @@ pub(crate) struct OrdersWithoutCase;
 
 #[async_trait]
 impl Flaw for OrdersWithoutCase {
-    async fn rows(&self, memory: &Memory, scan: Scan) -> Result<Vec<Stored>, Error> {
-        let mut rows = memory.rows(scan).await?;
+    async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        let mut rows = memory.scan_rows(scan).await?;
         rows.sort_by_key(|stored| stored.row.0[0].to_string().to_lowercase());
         Ok(rows)
     }
@@ -76,9 +76,9 @@ pub(crate) struct CutsLimits;
 
 #[async_trait]
 impl Flaw for CutsLimits {
-    async fn rows(&self, memory: &Memory, scan: Scan) -> Result<Vec<Stored>, Error> {
+    async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
         let limit = usize::try_from(u32::try_from(scan.limit).unwrap_or(0)).unwrap();
-        memory.rows(Scan { limit, ..scan }).await
+        memory.scan_rows(TableScan { limit, ..scan }).await
     }
 }
 
@@ -86,8 +86,8 @@ impl Flaw for CutsLimits {
 pub(crate) struct IgnoresThePagePolicy;
 
 impl Flaw for IgnoresThePagePolicy {
-    fn policy(&self, policy: Policy) -> Policy {
-        Policy { limits: Limits { page_max: usize::MAX, ..policy.limits }, ..policy }
+    fn policy(&self, policy: StorePolicy) -> StorePolicy {
+        StorePolicy { limits: StoreLimits { page_max: usize::MAX, ..policy.limits }, ..policy }
     }
 }
 
@@ -95,8 +95,8 @@ impl Flaw for IgnoresThePagePolicy {
 pub(crate) struct IgnoresTheOtherLimits;
 
 impl Flaw for IgnoresTheOtherLimits {
-    fn policy(&self, policy: Policy) -> Policy {
-        Policy { limits: Limits { page_max: policy.limits.page_max, ..Limits::default() }, ..policy }
+    fn policy(&self, policy: StorePolicy) -> StorePolicy {
+        StorePolicy { limits: StoreLimits { page_max: policy.limits.page_max, ..StoreLimits::default() }, ..policy }
     }
 }
 
@@ -107,12 +107,12 @@ pub(crate) struct SkipsTheChunkInTheMiddle;
 impl Flaw for SkipsTheChunkInTheMiddle {
     async fn journal(
         &self,
-        memory: &Memory,
+        memory: &MemoryStore,
         of: ExecutionId,
         from: u64,
         limit: usize,
     ) -> Result<Vec<JournalChunk>, Error> {
-        let chunks = memory.journal(of, from, limit).await?;
+        let chunks = memory.read_journal(of, from, limit).await?;
         Ok(chunks.into_iter().filter(|chunk| chunk.first >= from).collect())
     }
 }
@@ -124,12 +124,12 @@ pub(crate) struct IgnoresFrom;
 impl Flaw for IgnoresFrom {
     async fn journal(
         &self,
-        memory: &Memory,
+        memory: &MemoryStore,
         of: ExecutionId,
         _: u64,
         limit: usize,
     ) -> Result<Vec<JournalChunk>, Error> {
-        memory.journal(of, 0, limit).await
+        memory.read_journal(of, 0, limit).await
     }
 }
 
@@ -140,12 +140,12 @@ pub(crate) struct ListsEveryRunAsBehind;
 impl Flaw for ListsEveryRunAsBehind {
     async fn runs(
         &self,
-        memory: &Memory,
-        _: Option<Reader>,
+        memory: &MemoryStore,
+        _: Option<RunEventReader>,
         after: Option<&RunId>,
         limit: usize,
     ) -> Result<Vec<RunHead>, Error> {
-        memory.runs(None, after, limit).await
+        memory.list_run_heads(None, after, limit).await
     }
 }
 
@@ -156,13 +156,13 @@ pub(crate) struct CutsBeforeNarrowing;
 impl Flaw for CutsBeforeNarrowing {
     async fn runs(
         &self,
-        memory: &Memory,
-        behind: Option<Reader>,
+        memory: &MemoryStore,
+        behind: Option<RunEventReader>,
         after: Option<&RunId>,
         limit: usize,
     ) -> Result<Vec<RunHead>, Error> {
-        let mut heads = memory.runs(None, after, limit).await?;
-        heads.retain(|head| behind.is_none_or(|reader| head.position(reader) < head.last_seq));
+        let mut heads = memory.list_run_heads(None, after, limit).await?;
+        heads.retain(|head| behind.is_none_or(|reader| head.reader_position(reader) < head.last_seq));
         Ok(heads)
     }
 }
@@ -174,12 +174,12 @@ pub(crate) struct RepeatsTheLastRun;
 impl Flaw for RepeatsTheLastRun {
     async fn runs(
         &self,
-        memory: &Memory,
-        behind: Option<Reader>,
+        memory: &MemoryStore,
+        behind: Option<RunEventReader>,
         after: Option<&RunId>,
         limit: usize,
     ) -> Result<Vec<RunHead>, Error> {
-        let mut heads = memory.runs(behind, None, usize::MAX).await?;
+        let mut heads = memory.list_run_heads(behind, None, usize::MAX).await?;
         heads.retain(|head| after.is_none_or(|after| head.run_id >= *after));
         heads.truncate(limit);
         Ok(heads)
@@ -191,8 +191,8 @@ pub(crate) struct ConfusesReaders;
 
 #[async_trait]
 impl Flaw for ConfusesReaders {
-    async fn run(&self, memory: &Memory, run: &RunId) -> Result<Option<RunHead>, Error> {
-        let head = memory.run(run).await?;
-        Ok(head.map(|head| head.clone().moved(Reader::EventBus, head.projected_seq)))
+    async fn run(&self, memory: &MemoryStore, run: &RunId) -> Result<Option<RunHead>, Error> {
+        let head = memory.read_run_head(run).await?;
+        Ok(head.map(|head| head.clone().with_reader_at(RunEventReader::EventBus, head.projected_seq)))
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use onward_journal::Timestamp;
-use onward_store::memory::Memory;
-use onward_store::tables::{Execution, Message, ShardLease};
+use onward_store::memory::MemoryStore;
+use onward_store::tables::{ExecutionRow, InboxMessageRow, ShardLeaseRow};
 use onward_store::{
-    Change, Commit, Conflict, Error, Field as _, Invalid, Key, Outcome, Purge, Receipt, Record as _, Records as _, Row,
-    Scan, Store as _, Stored, Table, Value,
+    RowChange, Commit, CommitConflict, Error, ColumnCodec as _, InvalidRequest, RowKey, ChangeOutcome, PurgeTarget, CommitReceipt, TableRecord as _, RecordReader as _, TableRow,
+    TableScan, Store as _, StoredRow, TableSchema, ColumnValue,
 };
 
 use super::Flaw;
@@ -19,7 +19,7 @@ pub(crate) struct IgnoresFences;
 
 #[async_trait]
 impl Flaw for IgnoresFences {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         commit.fences.clear();
         memory.commit(commit).await
     }
@@ -30,9 +30,9 @@ pub(crate) struct LetsFutureEpochsPass;
 
 #[async_trait]
 impl Flaw for LetsFutureEpochsPass {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         for fence in std::mem::take(&mut commit.fences) {
-            let row: Option<(ShardLease, u64)> = memory.get(Key(vec![fence.shard.to_value()])).await?;
+            let row: Option<(ShardLeaseRow, u64)> = memory.read_record(RowKey(vec![fence.shard.to_value()])).await?;
             if row.is_none_or(|(lease, _)| lease.epoch > fence.epoch) {
                 commit.fences.push(fence);
             }
@@ -46,10 +46,10 @@ pub(crate) struct IgnoresJournalLength;
 
 #[async_trait]
 impl Flaw for IgnoresJournalLength {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         for append in &mut commit.journals {
-            let chunks = memory.journal(append.execution, 0, usize::MAX).await?;
-            append.expected = chunks.last().map_or(0, |last| last.first + u64::from(last.count));
+            let chunks = memory.read_journal(append.execution, 0, usize::MAX).await?;
+            append.expected_length = chunks.last().map_or(0, |last| last.first + u64::from(last.count));
         }
         memory.commit(commit).await
     }
@@ -60,12 +60,12 @@ pub(crate) struct IgnoresVersions;
 
 #[async_trait]
 impl Flaw for IgnoresVersions {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         for change in &mut commit.changes {
             let (table, key) = (change.table(), change.key());
-            if let Change::Update { version, .. } | Change::Amend { version, .. } | Change::Delete { version, .. } =
+            if let RowChange::Update { version, .. } | RowChange::UpdateColumns { version, .. } | RowChange::Delete { version, .. } =
                 change
-                && let Some(stored) = memory.row(table, key).await?
+                && let Some(stored) = memory.read_row(table, key).await?
             {
                 *version = stored.version;
             }
@@ -79,29 +79,29 @@ pub(crate) struct AmendsAllColumns;
 
 #[async_trait]
 impl Flaw for AmendsAllColumns {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         let changes = std::mem::take(&mut commit.changes);
         commit.changes = changes.into_iter().map(all_columns).collect();
         memory.commit(commit).await
     }
 }
 
-fn all_columns(change: Change) -> Change {
+fn all_columns(change: RowChange) -> RowChange {
     match change {
-        Change::Amend { table, row, version, .. } => Change::Update { table, row, version },
+        RowChange::UpdateColumns { table, row, version, .. } => RowChange::Update { table, row, version },
         other => other,
     }
 }
 
 /// Makes the commit without those removals that `is_lost` picks, and says that they were made.
-async fn losing(memory: &Memory, mut commit: Commit, is_lost: impl Fn(&Change) -> bool) -> Result<Receipt, Error> {
-    let lost: Vec<bool> = commit.changes.iter().map(|it| matches!(it, Change::Remove { .. }) && is_lost(it)).collect();
+async fn losing(memory: &MemoryStore, mut commit: Commit, is_lost: impl Fn(&RowChange) -> bool) -> Result<CommitReceipt, Error> {
+    let lost: Vec<bool> = commit.changes.iter().map(|it| matches!(it, RowChange::DeleteIfExists { .. }) && is_lost(it)).collect();
     let mut places = lost.iter();
     commit.changes.retain(|_| places.next() == Some(&false));
     let mut receipt = memory.commit(commit).await?;
     let mut made = std::mem::take(&mut receipt.changes).into_iter();
     receipt.changes =
-        lost.iter().filter_map(|is_lost| if *is_lost { Some(Outcome::Made) } else { made.next() }).collect();
+        lost.iter().filter_map(|is_lost| if *is_lost { Some(ChangeOutcome::Applied) } else { made.next() }).collect();
     Ok(receipt)
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct OnlyPretendsToRemove;
 
 #[async_trait]
 impl Flaw for OnlyPretendsToRemove {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         losing(memory, commit, |_| true).await
     }
 }
@@ -120,10 +120,10 @@ pub(crate) struct RemovesOnlyTheFirstVersion;
 
 #[async_trait]
 impl Flaw for RemovesOnlyTheFirstVersion {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
-        let mut changed: Vec<(&str, Key)> = Vec::new();
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
+        let mut changed: Vec<(&str, RowKey)> = Vec::new();
         for change in &commit.changes {
-            let stored = memory.row(change.table(), change.key()).await?;
+            let stored = memory.read_row(change.table(), change.key()).await?;
             changed.extend(stored.filter(|stored| stored.version > 1).map(|_| (change.table().name, change.key())));
         }
         losing(memory, commit, |change| changed.contains(&(change.table().name, change.key()))).await
@@ -135,7 +135,7 @@ pub(crate) struct LosesRemovalsAmongOthers;
 
 #[async_trait]
 impl Flaw for LosesRemovalsAmongOthers {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let is_alone = commit.changes.len() == 1;
         losing(memory, commit, |_| !is_alone).await
     }
@@ -146,11 +146,11 @@ pub(crate) struct RefusesToRemoveNothing;
 
 #[async_trait]
 impl Flaw for RefusesToRemoveNothing {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         for change in &mut commit.changes {
-            if let Change::Remove { table, key } = change {
-                let version = memory.row(table, key.clone()).await?.map_or(1, |stored| stored.version);
-                *change = Change::Delete { table, key: key.clone(), version };
+            if let RowChange::DeleteIfExists { table, key } = change {
+                let version = memory.read_row(table, key.clone()).await?.map_or(1, |stored| stored.version);
+                *change = RowChange::Delete { table, key: key.clone(), version };
             }
         }
         memory.commit(commit).await
@@ -162,7 +162,7 @@ pub(crate) struct StoresPart(pub(crate) fn(Commit) -> Commit);
 
 #[async_trait]
 impl Flaw for StoresPart {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let answer = memory.commit(commit.clone()).await;
         if answer.is_err() {
             drop(memory.commit((self.0)(commit)).await);
@@ -176,10 +176,10 @@ pub(crate) struct WritesTwice;
 
 #[async_trait]
 impl Flaw for WritesTwice {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
-        let events = memory.commit(Commit::new().events(std::mem::take(&mut commit.events))).await?.events;
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+        let events = memory.commit(Commit::new().append_events(std::mem::take(&mut commit.events))).await?.events;
         let changes = memory.commit(commit).await?.changes;
-        Ok(Receipt { changes, events })
+        Ok(CommitReceipt { changes, events })
     }
 }
 
@@ -188,12 +188,12 @@ pub(crate) struct IgnoresUniqueColumns;
 
 #[async_trait]
 impl Flaw for IgnoresUniqueColumns {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         let answer = memory.commit(commit.clone()).await;
-        let Err(Error::Conflict(Conflict::NotUnique { .. })) = answer else { return answer };
+        let Err(Error::Conflict(CommitConflict::NotUnique { .. })) = answer else { return answer };
         for change in &mut commit.changes {
             let table = change.table();
-            if let Change::Insert { row, .. } | Change::Update { row, .. } = change {
+            if let RowChange::Insert { row, .. } | RowChange::Update { row, .. } = change {
                 leave_out_unique(table, row);
             }
         }
@@ -206,9 +206,9 @@ pub(crate) struct KeepsByKeyOnly;
 
 #[async_trait]
 impl Flaw for KeepsByKeyOnly {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         for change in &mut commit.changes {
-            if let Change::InsertOrKeep { table, row } = change {
+            if let RowChange::InsertOrKeep { table, row } = change {
                 leave_out_unique(table, row);
             }
         }
@@ -216,9 +216,9 @@ impl Flaw for KeepsByKeyOnly {
     }
 }
 
-fn leave_out_unique(table: &'static Table, Row(values): &mut Row) {
-    let columns = table.unique.iter().copied().flatten().filter_map(|name| table.position(name));
-    columns.filter(|place| table.columns[*place].nullable).for_each(|place| values[place] = Value::Null);
+fn leave_out_unique(table: &'static TableSchema, TableRow(values): &mut TableRow) {
+    let columns = table.unique.iter().copied().flatten().filter_map(|name| table.column_position(name));
+    columns.filter(|place| table.columns[*place].nullable).for_each(|place| values[place] = ColumnValue::Null);
 }
 
 /// What is there is overwritten, not kept.
@@ -226,12 +226,12 @@ pub(crate) struct OverwritesWhatShouldBeKept;
 
 #[async_trait]
 impl Flaw for OverwritesWhatShouldBeKept {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let receipt = memory.commit(commit.clone()).await?;
         for (change, outcome) in commit.changes.into_iter().zip(&receipt.changes) {
-            if let (Change::InsertOrKeep { table, row }, Outcome::Kept(Stored { version, .. })) = (change, outcome) {
+            if let (RowChange::InsertOrKeep { table, row }, ChangeOutcome::Kept(StoredRow { version, .. })) = (change, outcome) {
                 let mut update = Commit::new();
-                update.changes.push(Change::Update { table, row, version: *version });
+                update.changes.push(RowChange::Update { table, row, version: *version });
                 drop(memory.commit(update).await);
             }
         }
@@ -241,22 +241,22 @@ impl Flaw for OverwritesWhatShouldBeKept {
 
 /// A number is given again once its row is gone: the largest there is, plus one.
 #[derive(Default)]
-pub(crate) struct ReusesSerials(Mutex<BTreeMap<Value, i64>>);
+pub(crate) struct ReusesSerials(Mutex<BTreeMap<ColumnValue, i64>>);
 
 #[async_trait]
 impl Flaw for ReusesSerials {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         for change in &mut commit.changes {
-            if let Change::Delete { table, key: Key(values), .. } | Change::Remove { table, key: Key(values) } = change
-                && table.name == Message::TABLE.name
+            if let RowChange::Delete { table, key: RowKey(values), .. } | RowChange::DeleteIfExists { table, key: RowKey(values) } = change
+                && table.name == InboxMessageRow::TABLE.name
             {
                 let shown = self.0.lock().unwrap();
-                let real = shown.iter().find(|(_, shown)| Value::Int(**shown) == values[0]);
-                values[0] = real.map_or(Value::Int(-1), |(real, _)| real.clone());
+                let real = shown.iter().find(|(_, shown)| ColumnValue::Int(**shown) == values[0]);
+                values[0] = real.map_or(ColumnValue::Int(-1), |(real, _)| real.clone());
             }
         }
         let receipt = memory.commit(commit).await?;
-        let rows = memory.rows(Scan::all::<Message>()).await?;
+        let rows = memory.scan_rows(TableScan::all_rows::<InboxMessageRow>()).await?;
         let mut shown = self.0.lock().unwrap();
         shown.retain(|real, _| rows.iter().any(|stored| stored.row.0[0] == *real));
         for stored in rows {
@@ -266,11 +266,11 @@ impl Flaw for ReusesSerials {
         Ok(receipt)
     }
 
-    async fn rows(&self, memory: &Memory, scan: Scan) -> Result<Vec<Stored>, Error> {
-        let is_inbox = scan.table.name == Message::TABLE.name;
-        let mut rows = memory.rows(scan).await?;
+    async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        let is_inbox = scan.table.name == InboxMessageRow::TABLE.name;
+        let mut rows = memory.scan_rows(scan).await?;
         for stored in rows.iter_mut().filter(|_| is_inbox) {
-            stored.row.0[0] = Value::Int(self.0.lock().unwrap()[&stored.row.0[0]]);
+            stored.row.0[0] = ColumnValue::Int(self.0.lock().unwrap()[&stored.row.0[0]]);
         }
         Ok(rows)
     }
@@ -281,8 +281,8 @@ pub(crate) struct LetsReadersGoBack;
 
 #[async_trait]
 impl Flaw for LetsReadersGoBack {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
-        commit.moves.retain(|step| step.to >= step.from);
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+        commit.reader_advances.retain(|step| step.to >= step.from);
         memory.commit(commit).await
     }
 }
@@ -292,10 +292,10 @@ pub(crate) struct IgnoresPositions;
 
 #[async_trait]
 impl Flaw for IgnoresPositions {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
-        for step in &mut commit.moves {
-            let head = memory.run(&step.run).await?;
-            step.from = head.map_or(step.from, |head| head.position(step.reader));
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+        for step in &mut commit.reader_advances {
+            let head = memory.read_run_head(&step.run).await?;
+            step.from = head.map_or(step.from, |head| head.reader_position(step.reader));
         }
         memory.commit(commit).await
     }
@@ -306,21 +306,21 @@ pub(crate) struct StopsReadersAtTheEnd;
 
 #[async_trait]
 impl Flaw for StopsReadersAtTheEnd {
-    async fn commit(&self, memory: &Memory, mut commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
         let answer = memory.commit(commit.clone()).await;
-        let Err(Error::Invalid(Invalid::Move { last, .. })) = answer else { return answer };
-        commit.moves.iter_mut().for_each(|step| step.to = step.to.min(last));
+        let Err(Error::Invalid(InvalidRequest::ReaderAdvance { last, .. })) = answer else { return answer };
+        commit.reader_advances.iter_mut().for_each(|step| step.to = step.to.min(last));
         memory.commit(commit).await
     }
 }
 
 /// Values are changed on their way into a row.
-async fn rewriting(memory: &Memory, mut commit: Commit, change: impl Fn(&mut Value)) -> Result<Receipt, Error> {
+async fn rewriting(memory: &MemoryStore, mut commit: Commit, change: impl Fn(&mut ColumnValue)) -> Result<CommitReceipt, Error> {
     for it in &mut commit.changes {
-        if let Change::Insert { row, .. }
-        | Change::InsertOrKeep { row, .. }
-        | Change::Update { row, .. }
-        | Change::Amend { row, .. } = it
+        if let RowChange::Insert { row, .. }
+        | RowChange::InsertOrKeep { row, .. }
+        | RowChange::Update { row, .. }
+        | RowChange::UpdateColumns { row, .. } = it
         {
             row.0.iter_mut().for_each(&change);
         }
@@ -333,10 +333,10 @@ pub(crate) struct CutsInstants;
 
 #[async_trait]
 impl Flaw for CutsInstants {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let cut = |at: Timestamp| Timestamp::from_micros(at.as_micros().div_euclid(1_000) * 1_000).unwrap_or(at);
         rewriting(memory, commit, |value| {
-            if let Value::Time(at) = value {
+            if let ColumnValue::Time(at) = value {
                 *at = cut(*at);
             }
         })
@@ -349,9 +349,9 @@ pub(crate) struct TrimsText;
 
 #[async_trait]
 impl Flaw for TrimsText {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         rewriting(memory, commit, |value| {
-            if let Value::Text(text) = value {
+            if let ColumnValue::Text(text) = value {
                 *text = text.trim_end_matches(' ').into();
             }
         })
@@ -364,14 +364,14 @@ pub(crate) struct DeletesInCascade;
 
 #[async_trait]
 impl Flaw for DeletesInCascade {
-    async fn commit(&self, memory: &Memory, commit: Commit) -> Result<Receipt, Error> {
+    async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let receipt = memory.commit(commit.clone()).await?;
         for change in commit.changes {
-            if let Change::Delete { table, key, .. } | Change::Remove { table, key } = change
-                && table.name == Execution::TABLE.name
+            if let RowChange::Delete { table, key, .. } | RowChange::DeleteIfExists { table, key } = change
+                && table.name == ExecutionRow::TABLE.name
                 && let Some(execution) = onward_journal::ExecutionId::from_value(&key.0[0])
             {
-                memory.purge(Purge::Execution(execution)).await?;
+                memory.purge(PurgeTarget::Execution(execution)).await?;
             }
         }
         Ok(receipt)
@@ -383,7 +383,7 @@ pub(crate) struct OnlyPretendsToPurge;
 
 #[async_trait]
 impl Flaw for OnlyPretendsToPurge {
-    async fn purge(&self, _: &Memory, _: Purge) -> Result<bool, Error> {
+    async fn purge(&self, _: &MemoryStore, _: PurgeTarget) -> Result<bool, Error> {
         Ok(true)
     }
 }
@@ -393,14 +393,14 @@ pub(crate) struct PurgesByPrefix;
 
 #[async_trait]
 impl Flaw for PurgesByPrefix {
-    async fn purge(&self, memory: &Memory, purge: Purge) -> Result<bool, Error> {
-        let Purge::Run(run) = purge else { return memory.purge(purge).await };
-        for head in memory.runs(None, None, usize::MAX).await? {
+    async fn purge(&self, memory: &MemoryStore, purge: PurgeTarget) -> Result<bool, Error> {
+        let PurgeTarget::Run(run) = purge else { return memory.purge(purge).await };
+        for head in memory.list_run_heads(None, None, usize::MAX).await? {
             if head.run_id.starts_with(&*run) && head.run_id != run {
-                memory.purge(Purge::Run(head.run_id)).await?;
+                memory.purge(PurgeTarget::Run(head.run_id)).await?;
             }
         }
-        memory.purge(Purge::Run(run)).await
+        memory.purge(PurgeTarget::Run(run)).await
     }
 }
 
@@ -409,9 +409,9 @@ pub(crate) struct PurgesOnlyTheRow;
 
 #[async_trait]
 impl Flaw for PurgesOnlyTheRow {
-    async fn purge(&self, memory: &Memory, purge: Purge) -> Result<bool, Error> {
-        let Purge::Execution(execution) = purge else { return memory.purge(purge).await };
-        let row: Option<(Execution, u64)> = memory.get(Key(vec![execution.to_value()])).await?;
+    async fn purge(&self, memory: &MemoryStore, purge: PurgeTarget) -> Result<bool, Error> {
+        let PurgeTarget::Execution(execution) = purge else { return memory.purge(purge).await };
+        let row: Option<(ExecutionRow, u64)> = memory.read_record(RowKey(vec![execution.to_value()])).await?;
         let Some((row, version)) = row else { return Ok(false) };
         memory.commit(Commit::new().delete(&row, version)).await.map(|_| true)
     }

@@ -1,0 +1,137 @@
+//! Who puts the load on: so many lanes, each with the next execution as soon as the last one is over, over connections that
+//! stay open.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use onward_api::client::ApiClient;
+use onward_api::execution::{ExecutionResult, StartExecutionRequest, StartExecutionResponse};
+use onward_api::{RawJson, OnwardApi as _};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::figures::BenchLatencies;
+
+/// How long a server is asked to wait at a time, in milliseconds.
+const WAIT_MS: u64 = 60_000;
+
+/// What is executed over and over.
+#[derive(Clone)]
+pub(super) struct BenchInvocation {
+    pub(super) function: &'static str,
+    pub(super) input: RawJson,
+}
+
+/// When a lane has done enough.
+#[derive(Clone, Copy)]
+pub(super) enum BenchStopCondition {
+    Elapsed(Duration),
+    Answered(usize),
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct BenchLoadResult {
+    pub(super) took: Duration,
+    pub(super) latencies: BenchLatencies,
+    /// What the last execution of a lane returned.
+    pub(super) result: Option<RawJson>,
+}
+
+impl BenchStopCondition {
+    fn is_reached(self, elapsed: Duration, answered: usize) -> bool {
+        match self {
+            Self::Elapsed(duration) => elapsed >= duration,
+            Self::Answered(count) => answered >= count,
+        }
+    }
+}
+
+impl BenchInvocation {
+    /// A start of it, with the wait for its result if that is wanted.
+    fn start_request(&self, wait_ms: Option<u64>) -> StartExecutionRequest {
+        StartExecutionRequest { function: self.function.to_owned(), input: self.input.clone(), key: None, wait_ms }
+    }
+}
+
+/// Executes it over and over. One that fails is an error: there is no rate of failures.
+pub(super) async fn drive_load(client: &ApiClient, work: &BenchInvocation, lanes: usize, until: BenchStopCondition) -> anyhow::Result<BenchLoadResult> {
+    let begun = Instant::now();
+    let mut all = JoinSet::new();
+    for _ in 0..lanes {
+        all.spawn(drive_lane(client.clone(), work.clone(), until, begun));
+    }
+    let (mut latencies, mut result) = (Vec::new(), None);
+    while let Some(ended) = all.join_next().await {
+        let (mut its, last) = ended??;
+        latencies.append(&mut its);
+        result = last.or(result);
+    }
+    Ok(BenchLoadResult { took: begun.elapsed(), latencies: BenchLatencies::new(latencies), result })
+}
+
+async fn drive_lane(
+    client: ApiClient,
+    work: BenchInvocation,
+    until: BenchStopCondition,
+    begun: Instant,
+) -> anyhow::Result<(Vec<Duration>, Option<RawJson>)> {
+    let (mut latencies, mut result) = (Vec::new(), None);
+    while !until.is_reached(begun.elapsed(), latencies.len()) {
+        let sent = Instant::now();
+        let StartExecutionResponse { execution, result: at_once, error, .. } = client.start_execution(work.start_request(Some(WAIT_MS))).await?;
+        let outcome = ExecutionResult { result: at_once, error };
+        result = Some(if outcome.has_ended() { into_result(outcome)? } else { wait_for_result(&client, &execution).await? });
+        latencies.push(sent.elapsed());
+    }
+    Ok((latencies, result))
+}
+
+/// Starts so many, and waits for none.
+pub(super) async fn start_executions(client: &ApiClient, work: &BenchInvocation, lanes: usize, count: usize) -> anyhow::Result<Vec<String>> {
+    let mut all = JoinSet::new();
+    for lane in 0..lanes {
+        let (client, work) = (client.clone(), work.clone());
+        all.spawn(async move {
+            let mut its = Vec::new();
+            for _ in (lane..count).step_by(lanes) {
+                its.push(client.start_execution(work.start_request(None)).await?.execution);
+            }
+            anyhow::Ok(its)
+        });
+    }
+    Ok(all.join_all().await.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
+}
+
+/// Waits for all of them.
+pub(super) async fn wait_for_executions(client: &ApiClient, executions: &[String], lanes: usize) -> anyhow::Result<()> {
+    let mut all = JoinSet::new();
+    for share in executions.chunks(executions.len().div_ceil(lanes).max(1)) {
+        let (client, share) = (client.clone(), share.to_vec());
+        all.spawn(async move {
+            for execution in &share {
+                wait_for_result(&client, execution).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    all.join_all().await.into_iter().collect()
+}
+
+/// What an execution returns in the end.
+async fn wait_for_result(client: &ApiClient, execution: &str) -> anyhow::Result<RawJson> {
+    loop {
+        let outcome = client.get_execution_result(execution, WAIT_MS).await?;
+        if outcome.has_ended() {
+            return into_result(outcome);
+        }
+    }
+}
+
+fn into_result(outcome: ExecutionResult) -> anyhow::Result<RawJson> {
+    match outcome {
+        ExecutionResult { result: Some(result), .. } => Ok(result),
+        ExecutionResult { error: Some(error), .. } => bail!("an execution failed: {}: {}", error.kind, error.message),
+        ExecutionResult { .. } => bail!("an execution has not ended"),
+    }
+}

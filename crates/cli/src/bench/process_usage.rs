@@ -1,0 +1,48 @@
+//! What a process has used so far, as Linux counts it. Elsewhere nothing is known of it.
+
+use std::time::Duration;
+
+/// The unit of CPU time in /proc is the same on every machine that Linux runs on today.
+const TICK: Duration = Duration::from_millis(10);
+
+/// CPU time of all threads of a process.
+pub(super) fn cpu_time(process: u32) -> Option<Duration> {
+    parse_cpu_time(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// Bytes that a process has sent to the disk.
+pub(super) fn written_bytes(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/io")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+}
+
+/// Bytes of a process that are in memory.
+pub(super) fn resident_bytes(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+/// Time in the process and in the kernel for it: the 14th and the 15th field. The second one, the name, is in parentheses and
+/// may have any character in it.
+fn parse_cpu_time(stat: &str) -> Option<Duration> {
+    let (_, behind_name) = stat.rsplit_once(") ")?;
+    let mut fields = behind_name.split(' ').skip(11);
+    let mut ticks = || fields.next()?.parse::<u32>().ok();
+    Some(TICK * (ticks()? + ticks()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::parse_cpu_time;
+
+    #[test]
+    fn the_time_of_a_process_is_found_behind_any_name() {
+        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 9 9 20 0 4 0 100 0\n";
+        assert_eq!(parse_cpu_time(stat), Some(Duration::from_secs(3)));
+        assert_eq!(parse_cpu_time("7"), None);
+    }
+}

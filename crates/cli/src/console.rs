@@ -1,0 +1,83 @@
+//! Colours, one meaning each. `anstream` drops them where they are not wanted: no terminal, or `NO_COLOR`.
+
+use std::fmt::Display;
+use std::io::{self, Write as _};
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+use onward_journal::ExecutionState;
+
+/// Whether standard output takes colours; asked once, because tables are long.
+pub(crate) fn is_color_enabled(stdout: &io::Stdout) -> bool {
+    AutoStream::choice(stdout) != ColorChoice::Never
+}
+
+/// Says something to people, on standard error. If nobody can hear it, that is no reason to fail.
+pub(crate) fn print_message(words: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{words}");
+}
+
+/// Text of others, without what a terminal would obey.
+pub(crate) fn escape_control_chars(text: &str) -> String {
+    let is_obeyed = |it: char| it.is_control() || is_bidi_control(it);
+    let shown = |it: char| if is_obeyed(it) { it.escape_default().to_string() } else { it.to_string() };
+    text.chars().map(shown).collect()
+}
+
+/// Whether it is a mark that turns around what stands beside it, so that a line reads as something else.
+const fn is_bidi_control(it: char) -> bool {
+    matches!(it, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// What went wrong.
+pub(crate) fn style_error(text: impl Display) -> impl Display {
+    apply_style(AnsiColor::Red.on_default().bold(), text)
+}
+
+/// What is all right.
+pub(crate) fn style_success(text: impl Display) -> impl Display {
+    apply_style(AnsiColor::Green.on_default().bold(), text)
+}
+
+/// Text in this style.
+pub(crate) fn apply_style(style: Style, text: impl Display) -> impl Display {
+    format!("{style}{text}{style:#}")
+}
+
+/// `1 run`, `2 runs`.
+pub(crate) fn format_count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A state as it stands in a row, in its colour.
+pub(crate) fn style_state_name(name: &str) -> impl Display {
+    let all = [ExecutionState::Running, ExecutionState::Blocked, ExecutionState::Cancelling, ExecutionState::Completed, ExecutionState::Failed, ExecutionState::Cancelled];
+    let style = all.into_iter().find(|state| state.to_string() == name).map(state_style).unwrap_or_default();
+    apply_style(style, name)
+}
+
+/// The colour of a state, the same in every command.
+pub(crate) fn state_style(state: ExecutionState) -> Style {
+    match state {
+        ExecutionState::Running => AnsiColor::Cyan.on_default(),
+        ExecutionState::Blocked => AnsiColor::Yellow.on_default(),
+        ExecutionState::Cancelling => AnsiColor::Magenta.on_default(),
+        ExecutionState::Completed => AnsiColor::Green.on_default().bold(),
+        ExecutionState::Failed => AnsiColor::Red.on_default().bold(),
+        ExecutionState::Cancelled => AnsiColor::Magenta.on_default().bold(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_and_not_obeyed() {
+        assert_eq!(escape_control_chars("a\u{1b}[2Jb\r\n"), "a\\u{1b}[2Jb\\r\\n");
+        for mark in ['\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}'] {
+            assert_eq!(escape_control_chars(&format!("a{mark}b")), format!("a\\u{{{:x}}}b", u32::from(mark)));
+        }
+        assert_eq!(escape_control_chars("Zoë, Łódź, שלום, 👩\u{200d}🚀"), "Zoë, Łódź, שלום, 👩\u{200d}🚀");
+    }
+}

@@ -1,0 +1,47 @@
+//! `onward cancel`: ask an execution to stop.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use onward_api::execution::{CancelExecutionRequest, AcceptedMessage};
+use serde::Serialize;
+
+use super::ExecutionArg;
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::console;
+
+/// Ask an execution to stop: what it waits for is interrupted, and it cleans up
+///
+/// Exit codes: 0 it was asked, 2 it could not be.
+#[derive(clap::Args)]
+pub(crate) struct ExecutionCancelArgs {
+    #[command(flatten)]
+    connection: ScopedConnectionArgs,
+    #[command(flatten)]
+    execution: ExecutionArg,
+    /// Why, for whoever reads its journal
+    #[arg(long, default_value = "cancelled from the command line")]
+    reason: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct ExecutionCancelOutput<'a> {
+    #[serde(flatten)]
+    sent: AcceptedMessage,
+    reason: &'a str,
+}
+
+pub(crate) async fn cancel_execution(args: &ExecutionCancelArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Write).await?;
+    let sent = onward.cancel_execution(&args.execution.id, CancelExecutionRequest { reason: args.reason.clone() }).await?;
+    if args.json {
+        let told = ExecutionCancelOutput { sent, reason: &args.reason };
+        writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    console::print_message(format_args!("{} is asked to stop", sent.execution));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,47 @@
+//! `onward deploy`: a component into the store.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::console;
+
+/// Deploy a component: its functions can be started and invoked from now on
+///
+/// Executions that have started keep the code they started with.
+///
+/// Exit codes: 0 it is deployed, 2 it could not be.
+#[derive(clap::Args)]
+pub(crate) struct ComponentDeployArgs {
+    #[command(flatten)]
+    connection: ScopedConnectionArgs,
+    /// The component, a .wasm file
+    component: PathBuf,
+    /// Let its functions send requests to this host, where the process that runs them does too: api.example.com,
+    /// *.example.com, host:8443
+    #[arg(long = "allow-host", value_name = "HOST", value_delimiter = ',')]
+    hosts: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn deploy_component(args: &ComponentDeployArgs) -> anyhow::Result<ExitCode> {
+    let name = args.component.display();
+    let code = std::fs::read(&args.component).with_context(|| format!("cannot read {name}"))?;
+    let onward = args.connection.open_connection(AccessMode::Create).await?;
+    let deployed =
+        onward.deploy_component(code, args.hosts.clone()).await.with_context(|| format!("{name} cannot be deployed"))?;
+    if args.json {
+        writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for function in &deployed.functions {
+        writeln!(io::stdout(), "{:<9} {}", function.kind.as_str(), function.name)?;
+    }
+    console::print_message(format_args!("{} {name} as {}", console::style_success("deployed"), deployed.component));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,66 @@
+//! `onward doctor`: is any work stuck.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use onward_api::finding::{FindingClass, DoctorFinding, DoctorProgress, DoctorReport};
+
+use crate::connection::{ConnectionArgs, AccessMode};
+use crate::console::{self, format_count};
+use crate::progress::ProgressLine;
+
+/// Check that no work is stuck: what every execution and campaign run of the store waits for exists, and something wakes it
+///
+/// Reads every execution and every campaign run of every tenant, and changes nothing. Processes may work on the store meanwhile.
+///
+/// Findings are wrong (an invariant does not hold) or need attention (somebody was alerted, and nothing has happened since; or only somebody can say what became of items in doubt).
+/// Warnings (work that is late because nobody works on it) do not count.
+///
+/// Exit codes: 0 no work is stuck, 1 there are findings, and they were printed, 2 the command could not be carried out.
+#[derive(clap::Args)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Print one JSON object a finding and one at the end
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run_doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    let mut progress = ProgressLine::new(!args.json);
+    let mut written = Ok(());
+    let mut hear = |heard| match heard {
+        DoctorProgress::Finding(found) if written.is_ok() => written = print_finding(args, &found),
+        DoctorProgress::Finding(_) => {}
+        DoctorProgress::Examined { executions, events } => progress.update_count(executions, || format_progress(executions, events)),
+    };
+    let verdict = onward.run_doctor(&mut hear).await?;
+    drop(progress);
+    written?;
+    if args.json {
+        writeln!(io::stdout(), "{}", serde_json::to_string(&verdict)?)?;
+    } else {
+        let DoctorReport { ok, executions, events, messages, campaign_runs, items, findings, warnings } = verdict;
+        let word = if ok { console::style_success("no work is stuck").to_string() } else { console::style_error("wrong").to_string() };
+        let seen = format!("{} with {}", format_count(executions, "execution"), format_count(events, "event"));
+        let campaigns = format!("{} with {}", format_count(campaign_runs, "campaign run"), format_count(items, "item"));
+        let (findings, warnings) = (format_count(findings, "finding"), format_count(warnings, "warning"));
+        let messages = format_count(messages, "message");
+        console::print_message(format_args!("{word}: {seen}, {messages}, {campaigns}, {findings}, {warnings}"));
+    }
+    Ok(ExitCode::from(u8::from(!verdict.ok)))
+}
+
+fn print_finding(args: &DoctorArgs, found: &DoctorFinding) -> io::Result<()> {
+    if args.json {
+        return writeln!(io::stdout(), "{}", serde_json::to_string(found)?);
+    }
+    let mark = if found.class == FindingClass::Warning { "warning: " } else { "" };
+    writeln!(io::stdout(), "{mark}{found}")
+}
+
+/// How far it is.
+fn format_progress(executions: u64, events: u64) -> String {
+    format!("{executions} executions, {events} events")
+}

@@ -1,0 +1,52 @@
+//! `onward ls`: the executions of a store.
+
+use std::process::ExitCode;
+
+use onward_api::execution::{ListExecutionsQuery, ExecutionOrder, ExecutionStateName, ExecutionSummary};
+
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::paging::{ListOutputArgs, ListPage};
+use crate::console;
+
+/// List executions, the last that was started first
+///
+/// Exit codes: 0 they were listed, 2 they could not be.
+#[derive(clap::Args)]
+pub(crate) struct ExecutionListArgs {
+    #[command(flatten)]
+    connection: ScopedConnectionArgs,
+    /// Only executions in this state
+    #[arg(long, ignore_case = true, value_parser = ["Running", "Blocked", "Cancelling", "Completed", "Failed", "Cancelled"])]
+    state: Option<String>,
+    /// Only executions of this workflow
+    #[arg(long)]
+    function: Option<String>,
+    /// The first that was started first
+    #[arg(long)]
+    oldest: bool,
+    #[command(flatten)]
+    list: ListOutputArgs,
+}
+
+pub(crate) async fn list_executions(args: &ExecutionListArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    let heading = format!("{:<12}  {:<10}  {:<24}  {:<27}  key", "execution", "state", "function", "started");
+    let state = |name: &String| ExecutionStateName::ALL.into_iter().find(|state| state.as_str().eq_ignore_ascii_case(name));
+    let asked = ListExecutionsQuery {
+        state: args.state.as_ref().and_then(state),
+        function: args.function.clone(),
+        order: if args.oldest { ExecutionOrder::Oldest } else { ExecutionOrder::Newest },
+        ..ListExecutionsQuery::default()
+    };
+    let page = async |limit, after| {
+        let page = onward.list_executions(ListExecutionsQuery { limit: Some(limit), after, ..asked.clone() }).await?;
+        Ok(ListPage { items: page.executions, next: page.next })
+    };
+    args.list.print_pages(&heading, format_execution_row, page).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn format_execution_row(ExecutionSummary { execution, function, state, key, created_at }: &ExecutionSummary) -> String {
+    let (short, key) = (&execution[..12], console::escape_control_chars(key.as_deref().unwrap_or_default()));
+    format!("{short}  {state:<10}  {function:<24}  {created_at:<27}  {key}")
+}

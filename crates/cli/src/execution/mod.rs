@@ -1,0 +1,104 @@
+//! Components and executions in a store: deploy, start, look, explain, signal, cancel. And a demonstration.
+
+mod cancel;
+mod demo;
+mod deploy;
+mod doctor;
+mod functions;
+mod ls;
+mod node;
+mod show;
+mod signal;
+mod start;
+mod tasks;
+mod watch;
+mod why;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use onward_api::RawJson;
+use onward_embed::{EngineBuilder, Engine, HostPattern, HostRule};
+use onward_engine::client::EngineClient;
+
+use crate::retry::block_on;
+
+#[derive(Subcommand)]
+pub(crate) enum ExecutionSubcommand {
+    Demo(demo::DemoArgs),
+    Deploy(deploy::ComponentDeployArgs),
+    Functions(functions::FunctionListArgs),
+    Start(start::ExecutionStartArgs),
+    Ls(ls::ExecutionListArgs),
+    Show(show::ExecutionShowArgs),
+    Why(why::WhyArgs),
+    Tasks(tasks::TaskListArgs),
+    Watch(watch::ExecutionWatchArgs),
+    Signal(signal::ExecutionSignalArgs),
+    Cancel(cancel::ExecutionCancelArgs),
+    Doctor(doctor::DoctorArgs),
+    Node(node::NodeArgs),
+}
+
+pub(crate) fn run_execution_command(command: &ExecutionSubcommand) -> anyhow::Result<ExitCode> {
+    match command {
+        ExecutionSubcommand::Demo(args) => block_on(demo::run_demo(args)),
+        ExecutionSubcommand::Deploy(args) => block_on(deploy::deploy_component(args)),
+        ExecutionSubcommand::Functions(args) => block_on(functions::list_functions(args)),
+        ExecutionSubcommand::Start(args) => block_on(start::start_execution(args)),
+        ExecutionSubcommand::Ls(args) => block_on(ls::list_executions(args)),
+        ExecutionSubcommand::Show(args) => block_on(show::show_execution(args)),
+        ExecutionSubcommand::Why(args) => block_on(why::explain_execution(args)),
+        ExecutionSubcommand::Tasks(args) => block_on(tasks::list_tasks(args)),
+        ExecutionSubcommand::Watch(args) => block_on(watch::watch_execution(args)),
+        ExecutionSubcommand::Signal(args) => block_on(signal::signal_execution(args)),
+        ExecutionSubcommand::Cancel(args) => block_on(cancel::cancel_execution(args)),
+        ExecutionSubcommand::Doctor(args) => block_on(doctor::run_doctor(args)),
+        ExecutionSubcommand::Node(args) => block_on(node::run_node(args)),
+    }
+}
+
+/// Which execution.
+#[derive(clap::Args)]
+pub(crate) struct ExecutionArg {
+    /// The execution: its id, or the beginning of it
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+}
+
+/// JSON, or - for standard input.
+fn parse_payload(text: Option<&str>) -> anyhow::Result<RawJson> {
+    let read;
+    let text = match text {
+        None => "null",
+        Some("-") => {
+            read = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
+            read.trim()
+        }
+        Some(text) => text,
+    };
+    RawJson::parse(text).with_context(|| format!("not JSON: {text} (a text needs quotes: '\"{text}\"')"))
+}
+
+/// Where the functions that run in this process may send requests.
+#[derive(clap::Args)]
+pub(crate) struct EngineArgs {
+    /// Let tasks send requests to this host, where their component may too: api.example.com, *.example.com, host:8443
+    #[arg(long = "allow-host", value_name = "HOST", env = "ONWARD_ALLOW_HOSTS", value_delimiter = ',')]
+    hosts: Vec<HostPattern>,
+    /// The same for a host inside a network: 10.0.0.7, localhost:8080
+    #[arg(long = "allow-private-host", value_name = "HOST", env = "ONWARD_ALLOW_PRIVATE_HOSTS", value_delimiter = ',')]
+    private_hosts: Vec<HostPattern>,
+}
+
+impl EngineArgs {
+    /// An engine in this process, for whoever owns what `client` shows.
+    pub(crate) fn engine_builder(&self, client: &EngineClient) -> EngineBuilder {
+        let rule =
+            |private_networks| move |pattern: &HostPattern| HostRule { pattern: pattern.clone(), private_networks };
+        let hosts = self.hosts.iter().map(rule(false)).chain(self.private_hosts.iter().map(rule(true)));
+        Engine::on_store(Arc::clone(client.store())).with_scope(client.scope().clone()).allow_hosts(hosts).with_workers()
+    }
+}

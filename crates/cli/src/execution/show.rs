@@ -1,0 +1,71 @@
+//! `onward show`: what happened to an execution.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use onward_api::execution::{ChildExecution, ExecutionView};
+use onward_journal::{ExecutionId, JournalState, JournalEvent};
+
+use super::ExecutionArg;
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::journal::table::JournalTable;
+use crate::{journal_reader, console};
+
+/// Show an execution: what it is, and its journal as a timeline
+///
+/// Exit codes: 0 it was shown, 2 it could not be.
+#[derive(clap::Args)]
+pub(crate) struct ExecutionShowArgs {
+    #[command(flatten)]
+    connection: ScopedConnectionArgs,
+    #[command(flatten)]
+    execution: ExecutionArg,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Children that are shown to people; the timeline and the JSON have all.
+const CHILDREN_SHOWN: usize = 8;
+
+pub(crate) async fn show_execution(args: &ExecutionShowArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    let shown = onward.get_execution(&args.execution.id).await?;
+    if args.json {
+        writeln!(io::stdout(), "{}", serde_json::to_string(&shown)?)?;
+    } else {
+        let id = shown.execution.parse()?;
+        print_execution(&shown, id, &journal_reader::read_journal_events(&*onward, id, 0, 0).await?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_execution(shown: &ExecutionView, id: ExecutionId, events: &[JournalEvent]) -> anyhow::Result<()> {
+    let children = &shown.children;
+    let mut out = anstream::stdout().lock();
+    writeln!(out, "execution  {id}\nfunction   {}\ncomponent  {}", shown.function, shown.component)?;
+    writeln!(out, "started    {}\nstate      {}", shown.created_at, console::style_state_name(&shown.state))?;
+    for (place, child) in children.iter().take(CHILDREN_SHOWN).enumerate() {
+        let label = if place == 0 { "children" } else { "" };
+        let state = child.state.as_deref().unwrap_or("not there");
+        let ChildExecution { promise, execution, function, .. } = child;
+        writeln!(out, "{label:<10} {promise} {} {function} ({})", &execution[..12], console::style_state_name(state))?;
+    }
+    if children.len() > CHILDREN_SHOWN {
+        writeln!(out, "{:<10} and {} more", "", children.len() - CHILDREN_SHOWN)?;
+    }
+    if let Some(next) = &shown.continued_as {
+        writeln!(out, "continued  {next}")?;
+    }
+    writeln!(out)?;
+    drop(out);
+    let mut fold = JournalState::new(id);
+    let mut table = JournalTable::new();
+    for event in events {
+        fold.push_event(event)?;
+        if let Some(state) = fold.execution_state() {
+            table.write_event_row(event, id, state)?;
+        }
+    }
+    Ok(table.finish()?)
+}

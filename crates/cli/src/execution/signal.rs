@@ -1,0 +1,58 @@
+//! `onward signal`: tell an execution something.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use onward_api::RawJson;
+use onward_api::execution::{AcceptedMessage, SignalExecutionRequest};
+use onward_journal::BoundedName;
+use serde::Serialize;
+
+use super::ExecutionArg;
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::console;
+
+/// Send a signal to an execution; it is kept until the execution waits for it
+///
+/// Exit codes: 0 it is on its way, 2 it could not be sent.
+#[derive(clap::Args)]
+pub(crate) struct ExecutionSignalArgs {
+    #[command(flatten)]
+    connection: ScopedConnectionArgs,
+    #[command(flatten)]
+    execution: ExecutionArg,
+    /// The name of the signal
+    name: BoundedName,
+    /// What it says, as JSON; - for standard input
+    payload: Option<String>,
+    /// Sending it again with the same key does nothing
+    #[arg(long)]
+    key: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct ExecutionSignalOutput<'a> {
+    #[serde(flatten)]
+    sent: AcceptedMessage,
+    name: &'a str,
+    payload: RawJson,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+}
+
+pub(crate) async fn signal_execution(args: &ExecutionSignalArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Write).await?;
+    let payload = super::parse_payload(args.payload.as_deref())?;
+    let signal = SignalExecutionRequest { name: args.name.to_string(), payload: payload.clone(), key: args.key.clone() };
+    let sent = onward.signal_execution(&args.execution.id, signal).await?;
+    if args.json {
+        let told = ExecutionSignalOutput { sent, name: &args.name, payload, key: args.key.as_deref() };
+        writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    console::print_message(format_args!("signal {} is on its way to {}", &*args.name, sent.execution));
+    Ok(ExitCode::SUCCESS)
+}

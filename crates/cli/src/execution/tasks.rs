@@ -1,0 +1,40 @@
+//! `onward tasks`: what workers perform, or will.
+
+use std::process::ExitCode;
+
+use onward_api::task::{TaskSummary, ListTasksQuery};
+
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::paging::{ListOutputArgs, ListPage};
+use crate::console;
+
+/// List tasks that workers perform, and those that wait for a worker
+///
+/// Tasks of a component that is deployed are performed by the engine itself and are not listed: onward why tells of them.
+///
+/// Exit codes: 0 they were listed, 2 they could not be.
+#[derive(clap::Args)]
+pub(crate) struct TaskListArgs {
+    #[command(flatten)]
+    connection: ScopedConnectionArgs,
+    #[command(flatten)]
+    list: ListOutputArgs,
+}
+
+pub(crate) async fn list_tasks(args: &TaskListArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    let heading =
+        format!("{:<24}  {:<7}  {:>7}  {:<12}  {:<27}  worker", "function", "state", "attempt", "execution", "since");
+    let page = async |limit, after| {
+        let page = onward.list_tasks(ListTasksQuery { limit: Some(limit), after }).await?;
+        Ok(ListPage { items: page.tasks, next: page.next })
+    };
+    args.list.print_pages(&heading, format_task_row, page).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn format_task_row(task: &TaskSummary) -> String {
+    let TaskSummary { function, state, attempt, execution, queued_at, worker, .. } = task;
+    let worker = console::escape_control_chars(worker.as_deref().unwrap_or_default());
+    format!("{function:<24}  {state:<7}  {attempt:>7}  {:<12}  {queued_at:<27}  {worker}", &execution[..12])
+}

@@ -1,0 +1,171 @@
+//! `onward watch`: an execution as it goes on, wherever it runs.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use onward_api::explanation::ExecutionOwner;
+use onward_api::waits::ExecutionWaits;
+use onward_engine::waits;
+use onward_journal::jsonl::JournalLine;
+use onward_journal::{Event, ExecutionId, Journal, JournalEvent, Timestamp};
+use tokio::time::Instant;
+
+use super::ExecutionArg;
+use crate::connection::{TargetConnection, AccessMode, ScopedConnectionArgs};
+use crate::journal::table::JournalTable;
+use crate::retry::retry_transient;
+use crate::{journal_reader, console};
+
+/// Watch an execution: its journal so far, and every event as it is recorded, until it is over
+///
+/// Runs nothing: other processes do. An execution that continues as new is followed. Ctrl-C stops watching, not the execution.
+///
+/// Exit codes: 0 it completed, 1 it failed or was cancelled, 2 it could not be watched, 130 Ctrl-C.
+#[derive(clap::Args)]
+pub(crate) struct ExecutionWatchArgs {
+    #[command(flatten)]
+    connection: ScopedConnectionArgs,
+    #[command(flatten)]
+    execution: ExecutionArg,
+    /// Print JSON Lines, one event a line, as `onward journal show` does
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long to wait for news at a time, in milliseconds.
+const POLL_MS: u64 = 200;
+
+/// So many looks, and one at who works on it.
+const POLLS_PER_OWNER_CHECK: u32 = 10;
+
+/// What a shell reports for a program that Ctrl-C ended.
+const EXIT_INTERRUPTED: u8 = 128 + 2;
+
+pub(crate) async fn watch_execution(args: &ExecutionWatchArgs) -> anyhow::Result<ExitCode> {
+    let onward = args.connection.open_connection(AccessMode::Read).await?;
+    let execution = onward.get_execution(&args.execution.id).await?;
+    let mut watch = ExecutionWatcher::new(args, onward);
+    let ended = tokio::select! {
+        ended = watch.follow_execution(execution.execution.parse()?) => Some(ended),
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            None
+        }
+    };
+    watch.clear_status()?;
+    ended.unwrap_or_else(|| Ok(ExitCode::from(EXIT_INTERRUPTED)))
+}
+
+struct ExecutionWatcher {
+    onward: TargetConnection,
+    /// Absent when JSON is wanted.
+    table: Option<JournalTable>,
+    has_terminal: bool,
+    /// Whether a line stands at the bottom that is to be written over.
+    has_status: bool,
+    has_warned_unowned: bool,
+    /// What time it was there, and when that was heard.
+    server_clock: Option<(Timestamp, Instant)>,
+}
+
+impl ExecutionWatcher {
+    fn new(args: &ExecutionWatchArgs, onward: TargetConnection) -> Self {
+        let has_terminal = !args.json && io::stdout().is_terminal();
+        let table = (!args.json).then(JournalTable::new);
+        Self { onward, table, has_terminal, has_status: false, has_warned_unowned: false, server_clock: None }
+    }
+
+    /// Until the execution, or whoever takes its place, is over.
+    async fn follow_execution(&mut self, execution: ExecutionId) -> anyhow::Result<ExitCode> {
+        let mut id = execution;
+        loop {
+            match self.watch_until_over(id).await? {
+                Event::ExecutionCompleted { continued_as: Some(next), .. } => {
+                    self.clear_status()?;
+                    console::print_message(format_args!("it goes on as {next}"));
+                    id = next;
+                }
+                Event::ExecutionCompleted { .. } => return Ok(ExitCode::SUCCESS),
+                _ => return Ok(ExitCode::from(1)),
+            }
+        }
+    }
+
+    /// Shows what is recorded, until something final is.
+    async fn watch_until_over(&mut self, id: ExecutionId) -> anyhow::Result<Event> {
+        let mut journal = Journal::new(id);
+        let mut waits = ExecutionWaits::default();
+        for look in 0_u32.. {
+            let wait_ms = if look == 0 { 0 } else { POLL_MS };
+            let events = journal_reader::read_journal_events(&*self.onward, id, journal.journal_state().next_sequence(), wait_ms).await?;
+            if !events.is_empty() {
+                self.clear_status()?;
+                self.show_events(id, &mut journal, events)?;
+                waits = waits::pending_waits(&journal);
+            }
+            if let Some(last) = journal.events().last().filter(|_| journal.journal_state().phase().is_terminal()) {
+                return Ok(last.event.clone());
+            }
+            if look.is_multiple_of(POLLS_PER_OWNER_CHECK) {
+                self.check_owner(id).await?;
+            }
+            self.draw_status(&waits)?;
+        }
+        anyhow::bail!("it was watched for longer than anybody lives")
+    }
+
+    fn show_events(&mut self, id: ExecutionId, journal: &mut Journal, events: Vec<JournalEvent>) -> anyhow::Result<()> {
+        for event in events {
+            match &mut self.table {
+                None => writeln!(io::stdout(), "{}", JournalLine::new(&event, id))?,
+                Some(table) => {
+                    journal.append(event.clone()).context("its journal is not valid")?;
+                    let state = journal.execution_state().context("its journal does not begin")?;
+                    table.write_event_row(&event, id, state)?;
+                    continue;
+                }
+            }
+            journal.append(event).context("its journal is not valid")?;
+        }
+        match &mut self.table {
+            Some(table) => table.flush()?,
+            None => io::stdout().flush()?,
+        }
+        Ok(())
+    }
+
+    /// Says once that nobody works on it.
+    async fn check_owner(&mut self, id: ExecutionId) -> anyhow::Result<()> {
+        if self.has_warned_unowned {
+            return Ok(());
+        }
+        let explained = retry_transient(async || self.onward.explain_execution(&id.to_string()).await).await?;
+        if explained.end.is_none() && !matches!(explained.owner, ExecutionOwner::Process { .. }) {
+            self.has_warned_unowned = true;
+            self.clear_status()?;
+            console::print_message(explained.next.first().map_or("no process works on it at the moment", String::as_str));
+        }
+        self.server_clock = Some((explained.now.0, Instant::now()));
+        Ok(())
+    }
+
+    /// What it waits for, on the last line of a terminal.
+    fn draw_status(&mut self, waits: &ExecutionWaits) -> anyhow::Result<()> {
+        let (true, Some((at, since))) = (self.has_terminal, self.server_clock) else { return Ok(()) };
+        let now = at.plus_ms(u64::try_from(since.elapsed().as_millis())?);
+        self.has_status = true;
+        let mut out = io::stdout();
+        // A line that is too long for the terminal is cut, not wrapped: it could not be written over.
+        write!(out, "\r\x1b[K\x1b[?7l{}\x1b[?7h", waits.summary_line(now))?;
+        Ok(out.flush()?)
+    }
+
+    fn clear_status(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.has_status) {
+            write!(io::stdout(), "\r\x1b[K")?;
+            io::stdout().flush()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! What the parts say while they work, on standard error.
+
+use std::io::{self, IsTerminal as _};
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Warnings and errors, unless `ONWARD_LOG` asks for more or less: `debug`, or `onward_engine=debug`.
+pub(crate) fn init_stderr_logging() {
+    let filter = EnvFilter::builder()
+        .with_default_directive(LevelFilter::WARN.into())
+        .with_env_var("ONWARD_LOG")
+        .from_env_lossy();
+    let words = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    words.with_ansi(io::stderr().is_terminal()).with_writer(io::stderr).init();
+}

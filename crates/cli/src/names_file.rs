@@ -1,0 +1,23 @@
+//! Names in a file, one a line, for commands that take many.
+
+use std::io::{self, BufRead as _};
+use std::path::Path;
+
+use anyhow::Context as _;
+
+/// The lines of a file that have something; `-` is standard input.
+pub(crate) fn read_names_file(file: &Path) -> anyhow::Result<Vec<String>> {
+    let lines: Vec<String> = match file == Path::new("-") {
+        true => io::stdin().lock().lines().collect::<Result<_, _>>()?,
+        false => std::fs::read_to_string(file)
+            .with_context(|| format!("{} cannot be read", file.display()))?
+            .lines()
+            .map(str::to_owned)
+            .collect(),
+    };
+    // Editors of some systems begin a file with a mark.
+    let named = |line: &String| line.trim_start_matches('\u{feff}').trim().to_owned();
+    let names: Vec<String> = lines.iter().map(named).filter(|line| !line.is_empty()).collect();
+    anyhow::ensure!(!names.is_empty(), "{} has nothing in it", file.display());
+    Ok(names)
+}

@@ -1,0 +1,64 @@
+//! Lists, which come page by page.
+
+use std::io::{self, Write as _};
+
+use onward_api::problem::Problem;
+use serde::Serialize;
+
+use crate::console;
+
+/// What is asked for at a time.
+pub(crate) const PAGE_SIZE: u32 = 1_000;
+
+/// How a list is printed.
+#[derive(clap::Args)]
+pub(crate) struct ListOutputArgs {
+    /// At most so many
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    limit: usize,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// A part of a list, and where the next begins.
+pub(crate) struct ListPage<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) next: Option<String>,
+}
+
+impl ListOutputArgs {
+    /// Prints what `page` gives, which is asked for so many after that place: a heading, and a line for each.
+    pub(crate) async fn print_pages<T: Serialize>(
+        &self,
+        heading: &str,
+        line: impl Fn(&T) -> String,
+        mut page: impl AsyncFnMut(u32, Option<String>) -> Result<ListPage<T>, Problem>,
+    ) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        let (mut left, mut next, mut is_first, mut is_cut) = (self.limit, None, true, false);
+        while left > 0 {
+            let asked = u32::try_from(left).unwrap_or(PAGE_SIZE).min(PAGE_SIZE);
+            let got = page(asked, next.take()).await?;
+            if is_first && !self.json {
+                writeln!(out, "{heading}")?;
+            }
+            is_first = false;
+            // Some lists come in larger pieces than one asks for.
+            is_cut = got.items.len() > left;
+            for item in got.items.iter().take(left) {
+                let text = if self.json { serde_json::to_string(item)? } else { line(item) };
+                writeln!(out, "{text}")?;
+            }
+            left -= got.items.len().min(left);
+            next = got.next;
+            if next.is_none() {
+                break;
+            }
+        }
+        if (is_cut || next.is_some()) && !self.json {
+            console::print_message(format_args!("there may be more than {}: --limit N shows more", self.limit));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Sending campaigns, beside the engine: how, and until when.
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use onward_dispatcher::{Dispatcher, Options, DeliveryResolver};
+use onward_journal::SharedText;
+use onward_outlets::ProviderRegistry;
+use onward_providers::{EnvironmentSecrets, ProviderSpec};
+use onward_store::{Error, Store};
+use serde::Deserialize;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::settings::{ResolvedSetting, ServerSettings, resolve_setting};
+use crate::console;
+
+/// How long calls of providers may take that are under way when it stops.
+const SEND_DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
+
+const DEFAULT_LANES: NonZeroU32 = NonZeroU32::new(16).expect("not zero");
+const DEFAULT_LEASE_MS: NonZeroU64 = NonZeroU64::new(300_000).expect("not zero");
+
+/// What the command line says.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct CampaignSettingsArgs {
+    /// Jobs of campaigns that are worked on at a time; 16 unless told [env: ONWARD_CAMPAIGN_LANES]
+    #[arg(long, value_name = "N")]
+    campaign_lanes: Option<NonZeroU32>,
+    /// Jobs of campaigns of one tenant that are worked on at a time, on all nodes together; any number unless told [env: ONWARD_CAMPAIGN_TENANT_MAX]
+    #[arg(long, value_name = "N")]
+    campaign_tenant_max: Option<NonZeroU32>,
+    /// How long a job of a campaign is held by a process that is not heard of, in milliseconds; 300000 unless told [env: ONWARD_CAMPAIGN_LEASE_MS]
+    #[arg(long, value_name = "MS")]
+    campaign_lease_ms: Option<NonZeroU64>,
+    /// Let campaign files define providers: whoever deploys one then says to whom this process connects, with which of its secrets [env: ONWARD_INLINE_PROVIDERS]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "true|false")]
+    inline_providers: Option<bool>,
+}
+
+/// What a file says.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct CampaignSettingsTable {
+    lanes: Option<NonZeroU32>,
+    tenant_max: Option<NonZeroU32>,
+    lease_ms: Option<NonZeroU64>,
+    inline_providers: Option<bool>,
+}
+
+/// The settings that hold.
+pub(crate) struct CampaignSettings {
+    pub(super) lanes: ResolvedSetting<NonZeroU32>,
+    pub(super) tenant_max: ResolvedSetting<Option<NonZeroU32>>,
+    pub(super) lease_ms: ResolvedSetting<NonZeroU64>,
+    pub(super) inline_providers: ResolvedSetting<bool>,
+}
+
+impl CampaignSettingsArgs {
+    /// The settings that hold.
+    pub(super) fn resolve_settings(self, file: &CampaignSettingsTable) -> anyhow::Result<CampaignSettings> {
+        Ok(CampaignSettings {
+            lanes: resolve_setting(self.campaign_lanes, "ONWARD_CAMPAIGN_LANES", file.lanes, || DEFAULT_LANES, |text| Ok(text.parse()?))?,
+            tenant_max: resolve_setting(
+                self.campaign_tenant_max.map(Some),
+                "ONWARD_CAMPAIGN_TENANT_MAX",
+                file.tenant_max.map(Some),
+                || None,
+                |text| Ok(Some(text.parse()?)),
+            )?,
+            lease_ms: resolve_setting(
+                self.campaign_lease_ms,
+                "ONWARD_CAMPAIGN_LEASE_MS",
+                file.lease_ms,
+                || DEFAULT_LEASE_MS,
+                |text| Ok(text.parse()?),
+            )?,
+            inline_providers: resolve_setting(
+                self.inline_providers,
+                "ONWARD_INLINE_PROVIDERS",
+                file.inline_providers,
+                || false,
+                |text| Ok(text.parse()?),
+            )?,
+        })
+    }
+}
+
+/// Campaigns that are being sent.
+pub(super) struct CampaignSender {
+    stop: watch::Sender<bool>,
+    dispatching: JoinHandle<Result<(), Error>>,
+    limit_sharing: JoinHandle<()>,
+}
+
+/// Says which providers cannot be used: a secret is missing, say. What is sent by others need not wait for that.
+fn warn_unusable_providers(providers: &BTreeMap<String, ProviderSpec>) {
+    for (name, spec) in providers {
+        if let Err(words) = spec.build_provider(name, &EnvironmentSecrets) {
+            console::print_message(format_args!("{}: {}", console::style_error("warning"), console::escape_control_chars(&words)));
+        }
+    }
+}
+
+impl CampaignSender {
+    /// Begins, in the background.
+    pub(super) fn start_sending(settings: &ServerSettings, store: &Arc<dyn Store>, node: &SharedText, house: &Arc<ProviderRegistry>) -> Self {
+        warn_unusable_providers(&settings.providers.value);
+        let options = Options {
+            worker_name: settings.node_name.value.as_str().into(),
+            concurrency: settings.campaigns.lanes.value.get() as usize,
+            tenant_concurrency: settings.campaigns.tenant_max.value.map(NonZeroU32::get),
+            lease: Duration::from_millis(settings.campaigns.lease_ms.value.get()),
+            ..Options::default()
+        };
+        let dispatcher = Dispatcher::new(Arc::clone(store), Arc::clone(house) as Arc<dyn DeliveryResolver>, options);
+        let (stop, stopped) = watch::channel(false);
+        let (house, store, node) = (Arc::clone(house), Arc::clone(store), node.clone());
+        let sharing = tokio::spawn(async move { house.track_live_nodes(&*store, &node).await });
+        Self { stop, dispatching: tokio::spawn(dispatcher.run(stopped)), limit_sharing: sharing }
+    }
+
+    /// Waits until it no longer works, which is when its store has failed.
+    pub(super) async fn wait_for_failure(&mut self) -> anyhow::Error {
+        match (&mut self.dispatching).await {
+            Ok(Ok(())) => anyhow!("the dispatcher has ended, and nobody asked for it"),
+            Ok(Err(error)) => error.into(),
+            Err(panic) => panic.into(),
+        }
+    }
+
+    /// Begins nothing more from now on.
+    pub(super) fn stop_sending(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits for calls of providers that are under way: whoever is cut off leaves them in doubt.
+    pub(super) async fn drain_sends(mut self) -> anyhow::Result<()> {
+        self.limit_sharing.abort();
+        match tokio::time::timeout(SEND_DRAIN_TIMEOUT, &mut self.dispatching).await {
+            Ok(ended) => ended??,
+            Err(_) => tracing::warn!("some calls of providers did not end in time; they are in doubt"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! Traces of executions, sent by OTLP: one trace for each execution, a span for each thing that it did or waited for.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use onward_engine::node::TraceExporter;
+use onward_engine::shard::AttemptId;
+use onward_engine::shard::trace_span::{TraceSpan, TraceSpanKind};
+use onward_journal::{ExecutionId, InvokePerformer, Timestamp};
+use opentelemetry::trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
+use tokio::sync::mpsc;
+
+/// Spans that wait to be sent; those beyond are dropped, and counted.
+const QUEUED_SPANS_MAX: usize = 8_192;
+
+/// Spans that are sent together.
+const BATCH_SPANS_MAX: usize = 512;
+
+/// How long a span waits for others.
+const BATCH_DELAY: Duration = Duration::from_millis(500);
+
+/// Sends what it is told of, in the background.
+pub(super) struct OtlpSpanSender(mpsc::Sender<TraceSpan>);
+
+impl TraceExporter for OtlpSpanSender {
+    fn export_spans(&self, spans: Vec<TraceSpan>) {
+        for span in spans {
+            if self.0.try_send(span).is_err() {
+                metrics::counter!("onward_spans_dropped_total").increment(1);
+            }
+        }
+    }
+}
+
+/// Begins to send spans to a collector, such as `http://127.0.0.1:4318`. The second goes on until the first is dropped.
+pub(super) fn start_otlp_export(endpoint: &str, node: &str) -> anyhow::Result<(Arc<OtlpSpanSender>, impl Future<Output = ()> + use<>)> {
+    onward_api::client::install_crypto_provider();
+    let exporter = SpanExporter::builder().with_http().with_protocol(Protocol::HttpBinary);
+    let exporter = exporter.with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')));
+    let mut exporter = exporter.build().with_context(|| format!("cannot send traces to {endpoint}"))?;
+    let instance = KeyValue::new("service.instance.id", node.to_owned());
+    exporter.set_resource(&Resource::builder_empty().with_service_name("onward").with_attribute(instance).build());
+    let (sender, mut waiting) = mpsc::channel(QUEUED_SPANS_MAX);
+    let sending = async move {
+        let mut batch = Vec::new();
+        while waiting.recv_many(&mut batch, BATCH_SPANS_MAX).await > 0 {
+            // Others are likely to follow.
+            let more = async { while batch.len() < BATCH_SPANS_MAX && waiting.recv_many(&mut batch, BATCH_SPANS_MAX).await > 0 {} };
+            drop(tokio::time::timeout(BATCH_DELAY, more).await);
+            let count = batch.len() as u64;
+            if let Err(error) = exporter.export(batch.drain(..).map(to_span_data).collect()).await {
+                tracing::warn!(%error, spans = count, "traces could not be sent");
+                metrics::counter!("onward_spans_dropped_total").increment(count);
+            }
+        }
+    };
+    Ok((Arc::new(OtlpSpanSender(sender)), sending))
+}
+
+/// The trace of an execution: its id says it, so every node knows it.
+fn trace_id(execution: ExecutionId) -> TraceId {
+    TraceId::from_bytes(id_bytes(execution, 0))
+}
+
+/// The span of the whole execution.
+fn root_span_id(execution: ExecutionId) -> SpanId {
+    SpanId::from_bytes(id_bytes(execution, 16))
+}
+
+/// The span of an operation, or of one attempt of it.
+fn operation_span_id(AttemptId { execution, number, attempt }: AttemptId) -> SpanId {
+    let place = (u64::from(number) << 32 | u64::from(attempt)).wrapping_add(1);
+    // No two places of an execution come to the same number: the factor is odd.
+    let spread = place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    SpanId::from_bytes((u64::from_be_bytes(id_bytes(execution, 24)) ^ spread).to_be_bytes())
+}
+
+fn id_bytes<const N: usize>(execution: ExecutionId, from: usize) -> [u8; N] {
+    std::array::from_fn(|place| execution.as_bytes()[from + place])
+}
+
+fn span_context(trace: TraceId, span: SpanId) -> SpanContext {
+    SpanContext::new(trace, span, TraceFlags::SAMPLED, false, TraceState::NONE)
+}
+
+fn to_system_time(at: Timestamp) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(at.as_micros()).unwrap_or(0))
+}
+
+fn to_span_data(span: TraceSpan) -> SpanData {
+    let TraceSpan { execution, kind: what, started_at: begun, ended_at: ended, error } = span;
+    let part = |number, attempt| operation_span_id(AttemptId { execution, number, attempt });
+    let mut attributes = vec![KeyValue::new("onward.execution", execution.to_string())];
+    let mut links = SpanLinks::default();
+    let (id, parent, name): (SpanId, SpanId, Cow<'static, str>) = match what {
+        TraceSpanKind::Execution { function, parent } => {
+            attributes.push(KeyValue::new("onward.function", function.to_string()));
+            links
+                .links
+                .extend(parent.map(|parent| Link::with_context(span_context(trace_id(parent.execution), self::operation_span_id(parent)))));
+            (root_span_id(execution), SpanId::INVALID, function.to_string().into())
+        }
+        TraceSpanKind::Attempt { function, number, attempt, performer } => {
+            attributes.push(KeyValue::new("onward.promise", i64::from(number)));
+            attributes.push(KeyValue::new("onward.attempt", i64::from(attempt)));
+            let (by, link) = match performer {
+                InvokePerformer::Owner => ("owner", None),
+                InvokePerformer::Worker => ("worker", None),
+                InvokePerformer::Child(child) => ("child", Some(Link::with_context(span_context(trace_id(child), root_span_id(child))))),
+            };
+            attributes.push(KeyValue::new("onward.performer", by));
+            links.links.extend(link);
+            (part(number, attempt), root_span_id(execution), function.to_string().into())
+        }
+        TraceSpanKind::Timer { number } => (part(number, 0), root_span_id(execution), "timer".into()),
+        TraceSpanKind::Signal { number, name } => (part(number, 0), root_span_id(execution), format!("signal {name}").into()),
+    };
+    SpanData {
+        span_context: span_context(trace_id(execution), id),
+        parent_span_id: parent,
+        parent_span_is_remote: false,
+        span_kind: SpanKind::Internal,
+        name,
+        start_time: to_system_time(begun),
+        end_time: to_system_time(ended),
+        attributes,
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links,
+        status: error.map_or(Status::Ok, |error| Status::error(error.to_string())),
+        instrumentation_scope: InstrumentationScope::builder("onward").build(),
+    }
+}

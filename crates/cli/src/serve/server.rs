@@ -1,0 +1,150 @@
+//! `onward serve`: a node that works on a store and answers over HTTP, until it is stopped.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use onward_embed::{EngineBuilder, Engine, HostRule};
+use onward_engine::client::{EngineClient, Scope};
+use onward_engine::projector::{self, Projector};
+use onward_outlets::ProviderRegistry;
+use onward_providers::EnvironmentSecrets;
+use onward_server::{AuthMode, Options, ApiService, ServerStage, token};
+use onward_store::{StorePolicy, Store};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::campaign_sender::CampaignSender;
+use super::settings::{ServerSettingsArgs, ServerSettings};
+use super::{prometheus, otlp};
+use crate::shutdown::ShutdownSignals;
+use crate::{fd_limit, console};
+
+/// Serve a store: run its executions, and answer over HTTP
+///
+/// Who asks needs a token (`onward token create`). Beyond loopback it listens only if there is one, and if --tls-in-front says that something in front of it speaks
+/// TLS: tokens must not travel in the open. Settings come from a file (--config), the environment and the command line; `onward config show` prints them.
+///
+/// The first SIGTERM or Ctrl-C makes /readyz say so, lets tasks under way end (for --drain-ms), gives its shards up and lets requests finish; the second ends at once.
+///
+/// Exit codes: 0 it was stopped, 2 it could not serve, or its store failed, 130 it was stopped twice.
+#[derive(clap::Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    settings: ServerSettingsArgs,
+}
+
+/// How long requests may take that are under way when it stops to listen.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let settings = args.settings.resolve_settings()?;
+    let Some(url) = settings.store.value.clone() else { bail!("which store to serve is not said: --store URL") };
+    let store = onward_embed::store::open_store(&url, StorePolicy::default()).await?;
+    let is_open = !settings.listen.value.ip().is_loopback();
+    let has_tokens = token::has_any_token(&*store).await?;
+    if is_open && !has_tokens {
+        bail!("{} is beyond loopback, and nobody has a token: onward token create", settings.listen.value);
+    }
+    if is_open && !settings.tls_in_front.value {
+        bail!(
+            "{} is beyond loopback, and tokens would travel in the open: --tls-in-front says that something in front speaks TLS",
+            settings.listen.value
+        );
+    }
+    if !has_tokens {
+        console::print_message("nobody has a token yet: onward token create --store … --role admin NAME");
+    }
+    let limit = Some(settings.requests_per_second.value);
+    let house = ProviderRegistry::new(settings.providers.value.clone(), settings.campaigns.inline_providers.value, EnvironmentSecrets);
+    serve_until_stopped(&settings, store, house, AuthMode::Tokens, limit, |address| {
+        console::print_message(format_args!("{} on http://{address}", console::style_success("serving")));
+        Ok(())
+    })
+    .await
+}
+
+/// Works and answers until it is told to stop. `ready` is told where.
+pub(super) async fn serve_until_stopped(
+    settings: &ServerSettings,
+    store: Arc<dyn Store>,
+    house: ProviderRegistry,
+    admission: AuthMode,
+    requests_per_second: Option<std::num::NonZeroU32>,
+    ready: impl FnOnce(std::net::SocketAddr) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    fd_limit::raise_fd_limit();
+    let metrics = prometheus::install_metrics_recorder()?;
+    let listener = TcpListener::bind(settings.listen.value)
+        .await
+        .with_context(|| format!("cannot listen on {}", settings.listen.value))?;
+    let address = listener.local_addr()?;
+    let mut builder = engine_builder(settings, Arc::clone(&store))?.with_address(&address.to_string());
+    let mut sending = None;
+    if let Some(endpoint) = &settings.otlp_endpoint.value {
+        let (otlp, send) = otlp::start_otlp_export(endpoint, &settings.node_name.value)?;
+        builder = builder.with_span_exporter(otlp);
+        sending = Some(tokio::spawn(send));
+    }
+    let mut engine = builder.open().await?;
+    let projecting = tokio::spawn(Projector::new(Arc::clone(&store), projector::ProjectorOptions::default()).run());
+    let house = Arc::new(house);
+    let mut campaigns = CampaignSender::start_sending(settings, &store, engine.node().id(), &house);
+    let service = ApiService::new(EngineClient::new(store, default_scope()?)).with_component_runtime(engine.component_runtime()).with_local_node(engine.node());
+    let service = service.with_providers(house);
+    let (stage, staged) = watch::channel(ServerStage::Serving);
+    let silence = Duration::from_millis(settings.idle_ms.value.get());
+    let options = Options { auth_mode: admission, requests_per_second, header_timeout: silence, metrics: Some(metrics) };
+    let mut serving = tokio::spawn(onward_server::serve_http(listener, service, options, staged));
+    let mut signals = ShutdownSignals::install_handlers()?;
+    ready(address)?;
+    tokio::select! {
+        () = signals.next_signal() => {}
+        error = engine.wait_for_failure() => return Err(error.into()),
+        error = campaigns.wait_for_failure() => return Err(error),
+        ended = &mut serving => {
+            ended?;
+            bail!("the server has ended, and nobody asked for it");
+        }
+    }
+    console::print_message("stopping; once more to stop at once");
+    let again = signals.exit_on_next_signal();
+    // It answers as long as it drains: whoever sends requests here has to find out first.
+    stage.send_replace(ServerStage::Draining);
+    campaigns.stop_sending();
+    let drained = engine.stop().await;
+    let sent = campaigns.drain_sends().await;
+    projecting.abort();
+    stage.send_replace(ServerStage::Stopping);
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut serving).await.is_err() {
+        serving.abort();
+    }
+    // What is left of the traces is sent: nobody can add to it.
+    if let Some(sending) = sending
+        && tokio::time::timeout(SHUTDOWN_TIMEOUT, sending).await.is_err()
+    {
+        tracing::warn!("some traces could not be sent in time");
+    }
+    again.abort();
+    drained?;
+    sent?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn engine_builder(settings: &ServerSettings, store: Arc<dyn Store>) -> anyhow::Result<EngineBuilder> {
+    let rule = |private_networks| {
+        move |pattern: &onward_embed::HostPattern| HostRule { pattern: pattern.clone(), private_networks }
+    };
+    let public = settings.allow_hosts.value.iter().map(rule(false));
+    let hosts = public.chain(settings.allow_private_hosts.value.iter().map(rule(true)));
+    let lease = Duration::from_millis(settings.lease_ms.value.get());
+    let drain = Duration::from_millis(settings.drain_ms.value);
+    let engine = Engine::on_store(store).with_scope(default_scope()?).with_name(&settings.node_name.value);
+    Ok(engine.with_lease(lease).with_drain_timeout(drain).allow_hosts(hosts).with_workers())
+}
+
+/// Whose things are meant where nothing is said.
+pub(super) fn default_scope() -> anyhow::Result<Scope> {
+    Ok(Scope { tenant: "default".parse()?, project: "default".parse()?, environment: "default".parse()? })
+}

@@ -1,0 +1,101 @@
+//! Waiting for the end of an execution, wherever it runs.
+
+use std::time::Duration;
+
+use onward_execution::ExecutionOutcome;
+use onward_journal::{ExecutionId, InvokeResult, Payload};
+use onward_store::ShardId;
+use tokio::sync::mpsc;
+
+use crate::client::{EngineClient, ClientError, StartedExecution, shard_of};
+use crate::node::Notification;
+
+/// How often to look for the end of an execution that another process may run.
+const ENDING_POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// After how many looks whoever runs it is told again that somebody waits.
+const POLLS_PER_AWAIT_NOTIFICATION: u32 = 50;
+
+impl EngineClient {
+    /// Starts a workflow, unless `key` has started one already, and waits for its end, but not for longer than `patience`.
+    /// Whoever listens from the beginning hears of the end, and need not look for it.
+    pub async fn start_and_wait(
+        &self,
+        function: &str,
+        input: Payload,
+        key: Option<&str>,
+        patience: impl Future<Output = ()>,
+    ) -> Result<(StartedExecution, Option<InvokeResult>), ClientError> {
+        let (id, deployed) = self.prepare_start(function, &input, key).await?;
+        let here = self.local_hub().map(|nearby| nearby.subscribe_ending(id));
+        let started = self.start_with_id(id, &deployed, input, key).await?;
+        let over = async {
+            let is_new = !started.already_existed && started.execution == id;
+            match here.filter(|_| is_new) {
+                Some(mut here) => match self.receive_ending(id, shard_of(&id), &mut here.receiver, true).await? {
+                    ExecutionOutcome::Result(result) => Ok(result),
+                    ExecutionOutcome::Continued(next) => self.wait_for_result(next).await,
+                },
+                None => self.wait_for_result(started.execution).await,
+            }
+        };
+        let result = tokio::select! {
+            over = over => Some(over?),
+            () = patience => None,
+        };
+        Ok((started, result))
+    }
+
+    /// Waits until an execution, and whoever takes its place, is over.
+    pub async fn wait_for_result(&self, execution: ExecutionId) -> Result<InvokeResult, ClientError> {
+        let mut id = execution;
+        loop {
+            match self.wait_for_ending(id).await? {
+                ExecutionOutcome::Result(result) => return Ok(result),
+                ExecutionOutcome::Continued(next) => id = next,
+            }
+        }
+    }
+
+    async fn wait_for_ending(&self, id: ExecutionId) -> Result<ExecutionOutcome, ClientError> {
+        if let Some(nearby) = self.local_hub() {
+            let mut here = nearby.subscribe_ending(id);
+            // Children and successors are where their first ancestor is.
+            let row = self.find_execution(id).await?.ok_or(ClientError::ExecutionNotFound(id))?;
+            return self.receive_ending(id, row.shard, &mut here.receiver, nearby.is_recently_started(id)).await;
+        }
+        loop {
+            if let Some(ending) = self.execution_ending(id).await? {
+                return Ok(ending);
+            }
+            tokio::time::sleep(ENDING_POLL_INTERVAL).await;
+        }
+    }
+
+    /// What is told here, or found in the store. One that `is_fresh` is not looked for at once.
+    async fn receive_ending(
+        &self,
+        id: ExecutionId,
+        shard: ShardId,
+        told: &mut mpsc::UnboundedReceiver<Option<ExecutionOutcome>>,
+        mut is_fresh: bool,
+    ) -> Result<ExecutionOutcome, ClientError> {
+        let mut looks = 0;
+        loop {
+            // Whoever runs it says when it is over.
+            if looks % POLLS_PER_AWAIT_NOTIFICATION == 0 && !self.local_hub().is_some_and(|nearby| nearby.owns_shard(shard)) {
+                self.store().notify(Notification::EndingAwaited(id).to_string());
+            }
+            if !std::mem::take(&mut is_fresh)
+                && let Some(ending) = self.execution_ending(id).await?
+            {
+                return Ok(ending);
+            }
+            // Another process may run it; then what is heard here, if anything, is that there is something to look at.
+            if let Ok(Some(Some(ending))) = tokio::time::timeout(ENDING_POLL_INTERVAL, told.recv()).await {
+                return Ok(ending);
+            }
+            looks += 1;
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Tasks that the process itself performs, and how any task is performed.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use onward_journal::{ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionError, InvokeKind, InvokeResult};
+use onward_store::Error;
+
+use super::shard_loop::RETRY_DELAY;
+use super::{Node, node_metrics};
+use crate::shard::{TaskAttempt, IN_DOUBT_KIND, ResolvedFunction, in_doubt_error};
+
+/// The kind of failure of a task that panicked.
+const PANIC_KIND: &str = "panic";
+
+/// A task written in Rust.
+#[async_trait]
+pub trait NativeTask: Send + Sync {
+    /// Performs an attempt.
+    async fn perform_attempt(&self, attempt: &TaskAttempt) -> InvokeResult;
+}
+
+#[async_trait]
+impl<F, A> NativeTask for F
+where
+    F: Fn(TaskAttempt) -> A + Send + Sync,
+    A: Future<Output = InvokeResult> + Send,
+{
+    async fn perform_attempt(&self, attempt: &TaskAttempt) -> InvokeResult {
+        self(attempt.clone()).await
+    }
+}
+
+/// The tasks of this process.
+#[derive(Clone, Default)]
+pub struct NativeTaskRegistry(BTreeMap<String, Arc<dyn NativeTask>>);
+
+impl NativeTaskRegistry {
+    /// Adds a task.
+    #[must_use]
+    pub fn with_task(mut self, name: &str, task: impl NativeTask + 'static) -> Self {
+        self.0.insert(name.to_owned(), Arc::new(task));
+        self
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Arc<dyn NativeTask>> {
+        self.0.get(name).cloned()
+    }
+}
+
+/// Performs an attempt. Whatever panics in it takes nobody along.
+pub(super) async fn run_attempt(node: &Node, attempt: &TaskAttempt) -> InvokeResult {
+    let done = AssertUnwindSafe(dispatch_attempt(node, attempt)).catch_unwind().await;
+    let result = done.unwrap_or_else(|panic| Err(panic_error(&*panic)));
+    match attempt.delivery {
+        DeliveryGuarantee::AtLeastOnce => result,
+        DeliveryGuarantee::AtMostOnce => result.map_err(|error| mark_in_doubt(attempt, error)),
+    }
+}
+
+/// A task that has ended without an answer of its own may have done what must not be repeated.
+fn mark_in_doubt(attempt: &TaskAttempt, error: ExecutionError) -> ExecutionError {
+    let error = match &error.kind {
+        ErrorKind::Timeout | ErrorKind::Trap => in_doubt_error(&error.message),
+        ErrorKind::Named(_) if error.kind.as_str() == PANIC_KIND => in_doubt_error(&error.message),
+        _ => error,
+    };
+    if error.kind.as_str() == IN_DOUBT_KIND {
+        node_metrics::count_in_doubt(attempt.id);
+    }
+    error
+}
+
+/// Whoever runs code or sends requests minds the time that it may take.
+async fn dispatch_attempt(node: &Node, attempt: &TaskAttempt) -> InvokeResult {
+    let library = &node.functions;
+    match (attempt.kind, attempt.resolved) {
+        (InvokeKind::Http, _) => library.runtime.send_http_request(attempt).await,
+        (InvokeKind::Function, ResolvedFunction::Task(component)) => run_component_task(node, component, attempt).await,
+        (InvokeKind::Function, ResolvedFunction::Native) => match library.native_task(&attempt.function) {
+            Some(task) => run_native_task(&*task, attempt).await,
+            None => Err(unknown_function_error(attempt)),
+        },
+        (InvokeKind::Function, ResolvedFunction::Workflow(_) | ResolvedFunction::Worker | ResolvedFunction::Unknown) => Err(unknown_function_error(attempt)),
+    }
+}
+
+/// The code may have left memory for others. That it cannot be read now is not the task's fault, and costs no attempt.
+async fn run_component_task(node: &Node, component: ComponentDigest, attempt: &TaskAttempt) -> InvokeResult {
+    loop {
+        if let Some(result) = node.functions.runtime.perform_task(component, attempt).await {
+            return result;
+        }
+        match node.functions.ensure_loaded(&*node.store, component).await {
+            Ok(true) => {}
+            Ok(false) => return Err(not_loaded_error("it is not in the store")),
+            Err(error @ Error::Corrupt(_)) => return Err(not_loaded_error(error)),
+            Err(error) => {
+                tracing::warn!(%component, %error, "a component could not be read; it will be tried again");
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
+        }
+    }
+}
+
+async fn run_native_task(task: &dyn NativeTask, attempt: &TaskAttempt) -> InvokeResult {
+    let work = task.perform_attempt(attempt);
+    match attempt.timeout_ms {
+        None => work.await,
+        Some(ms) => match tokio::time::timeout(Duration::from_millis(ms), work).await {
+            Ok(done) => done,
+            Err(_) => Err(ExecutionError::new(ErrorKind::Timeout, format!("no result in {ms} ms"))),
+        },
+    }
+}
+
+fn panic_error(panic: &(dyn Any + Send)) -> ExecutionError {
+    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
+    ExecutionError::from_kind_name(PANIC_KIND, format!("the task panicked: {}", words.as_deref().unwrap_or("without a word")))
+}
+
+fn not_loaded_error(reason: impl Display) -> ExecutionError {
+    ExecutionError::from_kind_name("not_loaded", format!("its component cannot be loaded: {reason}"))
+}
+
+fn unknown_function_error(attempt: &TaskAttempt) -> ExecutionError {
+    ExecutionError::from_kind_name("unknown_function", format!("there is no task {}", attempt.function))
+}

@@ -1,0 +1,50 @@
+//! What is looked at from time to time for the store as a whole: workers that are lost, and how much waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_store::{Error, StoreErrorKind};
+use tokio::sync::watch;
+
+use super::{Node, ShardHint, Notification, node_metrics};
+use crate::task_queue;
+
+/// How often it looks for workers that are lost.
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Every how many looks it counts what waits.
+const REAPS_PER_QUEUE_COUNT: u32 = 10;
+
+/// Takes tasks from lost workers until told to stop. Several nodes may do so: each task is taken once.
+pub(super) async fn run_lease_reaper(node: Arc<Node>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+    for look in (0..REAPS_PER_QUEUE_COUNT).cycle() {
+        let looked = tokio::select! {
+            looked = self::reap_expired_leases(&node, look == 0) => looked,
+            _ = stop.wait_for(|stop| *stop) => return Ok(()),
+        };
+        match looked {
+            Err(error) if error.kind() == StoreErrorKind::Fatal => return Err(error),
+            Err(error) => tracing::warn!(%error, "workers that are lost could not be looked for"),
+            Ok(()) => {}
+        }
+        tokio::select! {
+            () = tokio::time::sleep(REAP_INTERVAL) => {}
+            _ = stop.wait_for(|stop| *stop) => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+async fn reap_expired_leases(node: &Node, counts: bool) -> Result<(), Error> {
+    let now = node.store_time().now();
+    for shard in task_queue::expire_leases(&*node.store, now).await? {
+        if !node.hub.send_hint(shard, ShardHint::MessageArrived) {
+            node.store.notify(Notification::ShardWork(shard).to_string());
+        }
+    }
+    if counts && node_metrics::measure_queue_depths(&*node.store, now).await? > 0 {
+        // Some may have been queued, or given back, after their function was deployed.
+        task_queue::redirect_all_queued_tasks(&*node.store).await?;
+    }
+    Ok(())
+}

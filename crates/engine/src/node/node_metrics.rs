@@ -1,0 +1,46 @@
+//! What a node counts, for whoever watches it.
+
+use onward_journal::Timestamp;
+use onward_store::tables::{ExecutionRow, InboxMessageRow, TaskRow};
+use onward_store::{Error, TableScan, ShardId, Store};
+
+use crate::client::SHARD_COUNT;
+use crate::shard::AttemptId;
+
+/// Nothing is counted further than this.
+const COUNT_MAX: usize = 100_000;
+
+/// Attempts that were made because an earlier one had failed.
+pub(super) fn count_retries(attempts: u64) {
+    if attempts > 0 {
+        metrics::counter!("onward_task_retries_total").increment(attempts);
+    }
+}
+
+/// An attempt of which nobody knows whether it was performed.
+pub(crate) fn count_in_doubt(attempt: AttemptId) {
+    tracing::warn!(promise = %attempt.promise_id(), attempt = attempt.attempt, "whether a task was performed is not known");
+    metrics::counter!("onward_in_doubt_total").increment(1);
+}
+
+/// Counts what waits in the whole store: every node says the same about it. Returns how many tasks wait for a worker.
+pub(super) async fn measure_queue_depths(store: &dyn Store, now: Timestamp) -> Result<u64, Error> {
+    let mut due = 0;
+    for number in 0..SHARD_COUNT {
+        due += count_rows(store, TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE).where_equal(&ShardId(number)).where_at_most(&now)).await?;
+    }
+    let messages = count_rows(store, TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD).where_at_most(&ShardId(SHARD_COUNT - 1))).await?;
+    let claimed = count_rows(store, TableScan::by_index::<TaskRow>(TaskRow::BY_LEASE).where_at_most(&now.plus_ms(u64::from(u32::MAX)))).await?;
+    let tasks = count_rows(store, TableScan::all_rows::<TaskRow>()).await?;
+    let queued = tasks.saturating_sub(claimed);
+    let depths = [("executions", due), ("messages", messages), ("tasks_claimed", claimed), ("tasks_queued", queued)];
+    for (queue, depth) in depths {
+        let depth = u32::try_from(depth).unwrap_or(u32::MAX);
+        metrics::gauge!("onward_queue_depth", "queue" => queue).set(f64::from(depth));
+    }
+    Ok(queued)
+}
+
+async fn count_rows(store: &dyn Store, scan: TableScan) -> Result<u64, Error> {
+    store.count_rows(scan.with_limit(COUNT_MAX)).await
+}

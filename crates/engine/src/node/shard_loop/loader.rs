@@ -1,0 +1,99 @@
+//! What a shard reads: executions that are due, and its inbox.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_journal::{ExecutionId, Timestamp};
+use onward_store::tables::{ExecutionRow, InboxMessageRow};
+use onward_store::{Error, ColumnCodec as _, RowKey, StoreErrorKind, RecordReader as _, TableScan};
+
+use super::ShardOwner;
+use crate::client::read_journal;
+use crate::node::Node;
+use crate::shard::ShardInput;
+
+/// Messages that are read at a time.
+const INBOX_PAGE: usize = 200;
+
+impl ShardOwner<'_> {
+    /// Executions that are busy, then those that are due by now.
+    pub(super) fn due_scan(&self) -> TableScan {
+        TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE).where_equal(&self.shard).where_at_most(&self.time.now())
+    }
+
+    /// Begins to read what a scan finds. Returns where to go on if that is too much at a time.
+    pub(super) async fn load_due(&mut self, mut scan: TableScan) -> Result<Option<TableScan>, Error> {
+        while self.loading.len() < self.node.options.loading_max.max(1) {
+            let rows: Vec<(ExecutionRow, u64)> = self.node.store.list_records(scan.clone()).await?;
+            let Some((last, _)) = rows.last() else { return Ok(None) };
+            scan = scan.starting_after(last);
+            for (row, _) in &rows {
+                if !self.core.is_tracking(&row.execution_id) {
+                    self.begin_load(row.execution_id, Duration::ZERO);
+                }
+            }
+        }
+        Ok(Some(scan))
+    }
+
+    pub(super) async fn read_inbox_page(&mut self) -> Result<(), Error> {
+        let mut scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD).where_equal(&self.shard).with_limit(INBOX_PAGE);
+        scan.after = self.inbox_cursor.take();
+        let messages: Vec<(InboxMessageRow, u64)> = self.node.store.list_records(scan.clone()).await?;
+        self.needs_inbox_read = false;
+        // Some may have to stay for long, and must not hide those behind them.
+        if messages.len() == INBOX_PAGE
+            && let Some((last, _)) = messages.last()
+        {
+            self.inbox_cursor = scan.starting_after(last).after;
+            self.needs_inbox_read = true;
+        }
+        if !messages.is_empty() {
+            self.feed_core(ShardInput::Messages(messages));
+        }
+        Ok(())
+    }
+
+    pub(super) fn begin_load(&mut self, execution: ExecutionId, after: Duration) {
+        if !self.loading.insert(execution) {
+            return;
+        }
+        let node = Arc::clone(self.node);
+        // In a task of its own: this loop also waits for other things, and must not hold a connection meanwhile.
+        let reading = tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            match read_execution(&node, execution).await {
+                Ok(input) => Ok(input),
+                Err(error) if error.kind() == StoreErrorKind::Fatal => Err(error),
+                Err(error) => {
+                    tracing::warn!(%execution, %error, "an execution could not be read; it will be tried again");
+                    Ok(ShardInput::LoadFailed { execution, error })
+                }
+            }
+        });
+        self.pending_inputs.push(Box::pin(async move {
+            reading.await.unwrap_or_else(|panic| {
+                let error = Error::Unavailable(format!("reading it has stopped: {panic}"));
+                Ok(ShardInput::LoadFailed { execution, error })
+            })
+        }));
+    }
+
+    /// Loads what is due by then, but for what is busy: that is in memory, or left behind.
+    pub(super) async fn load_due_timers(&mut self, by: Timestamp) -> Result<(), Error> {
+        let mut due = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE).where_equal(&self.shard).where_at_most(&by);
+        let never = ExecutionId::from_bytes([255; 32]);
+        due.after = Some(vec![self.shard.to_value(), Timestamp::MIN.to_value(), never.to_value()]);
+        self.load_due(due).await.map(drop)
+    }
+}
+
+async fn read_execution(node: &Node, execution: ExecutionId) -> Result<ShardInput, Error> {
+    let stored: Option<(ExecutionRow, u64)> = node.store.read_record(RowKey(vec![execution.to_value()])).await?;
+    let Some((row, version)) = stored else { return Ok(ShardInput::NotFound(execution)) };
+    if !node.functions.ensure_loaded(&*node.store, row.component_digest).await? {
+        return Err(Error::Corrupt(format!("component {} is not there", row.component_digest)));
+    }
+    let events = read_journal(&*node.store, execution).await?;
+    Ok(ShardInput::Loaded { row: Box::new(row), version, events })
+}

@@ -1,0 +1,28 @@
+//! The time of the store, as far as it can be known without asking: asking takes longer than a step.
+
+use onward_journal::Timestamp;
+use onward_store::{Error, Store};
+use tokio::time::Instant;
+
+use super::membership::duration_millis;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoreTime {
+    store_now: Timestamp,
+    read_at: Instant,
+}
+
+impl StoreTime {
+    /// Before anybody has asked.
+    pub(super) fn new_unknown() -> Self {
+        Self { store_now: Timestamp::MIN, read_at: Instant::now() }
+    }
+
+    pub(super) async fn read_from_store(store: &dyn Store) -> Result<Self, Error> {
+        Ok(Self { store_now: store.now().await?, read_at: Instant::now() })
+    }
+
+    pub(super) fn now(self) -> Timestamp {
+        self.store_now.plus_ms(duration_millis(self.read_at.elapsed()))
+    }
+}

@@ -1,0 +1,36 @@
+//! Places in a log that were empty when it was read to the end.
+
+use onward_journal::SharedText;
+use onward_runs::{RunEventGap, RunSeq};
+use serde::{Deserialize, Serialize};
+
+/// Ranges of sequences that are missing, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MissingRanges(Vec<(RunSeq, RunSeq)>);
+
+impl MissingRanges {
+    /// What `text` says; what cannot be read is taken for none.
+    pub(crate) fn parse(text: Option<&SharedText>) -> Self {
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    pub(crate) fn to_text(&self) -> Option<SharedText> {
+        if self.0.is_empty() { None } else { serde_json::to_string(self).ok().map(SharedText::from) }
+    }
+
+    /// Adds the events between the two that `gap` names.
+    pub(crate) fn push_gap(&mut self, gap: RunEventGap) {
+        let last = RunSeq::new(gap.before_seq.as_u64().saturating_sub(1)).unwrap_or(RunSeq::ZERO);
+        self.0.push((gap.after_seq.next_seq(), last));
+    }
+
+    /// The first and the last missing event of each range.
+    pub fn ranges(&self) -> impl Iterator<Item = (RunSeq, RunSeq)> {
+        self.0.iter().copied()
+    }
+
+    /// Whether nothing is missing.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

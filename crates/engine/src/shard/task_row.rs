@@ -1,0 +1,106 @@
+//! The row of a task that a worker performs, from the commit that starts the attempt to its end.
+
+use onward_journal::{DeliveryGuarantee, Payload, SharedText, Timestamp};
+use onward_store::tables::{ExecutionRow as Row, TaskRow};
+use onward_store::{ColumnCodec as _, RowKey};
+
+use super::{TaskAttempt, AttemptId};
+use crate::task_matcher::{TaskMatcher, ClaimSlot};
+use crate::task_queue::LeasedTask;
+
+/// Waits for a worker.
+pub(crate) const STATE_QUEUED: &str = "queued";
+
+/// A worker has it.
+pub(crate) const STATE_CLAIMED: &str = "claimed";
+
+/// A task for a worker that is to be stored.
+pub(super) struct QueuedTask {
+    pub(super) row: TaskRow,
+    input: Payload,
+    /// Whose it will be, if somebody waits for one.
+    pub(super) slot: Option<ClaimSlot>,
+}
+
+impl QueuedTask {
+    pub(super) fn new(row: &Row, attempt: &TaskAttempt, is_last: bool, now: Timestamp) -> Self {
+        Self { row: queued_task_row(row, attempt, is_last, now), input: attempt.input.clone(), slot: None }
+    }
+
+    /// Stores it as claimed where somebody waits for it: they need not claim it then.
+    pub(super) fn reserve_slot(&mut self, offers: &TaskMatcher, owner: &SharedText, claim: impl FnOnce() -> SharedText, now: Timestamp) {
+        self.slot = offers.reserve_slot(self.row.execution_id, owner, &self.row.function);
+        if let Some(seat) = &self.slot {
+            mark_claimed(&mut self.row, seat.worker_name(), seat.lease_ms(), claim(), now);
+        }
+    }
+
+    /// The task as whoever waits for it gets it; its function if nobody does.
+    pub(super) fn into_leased_task(self) -> Result<(ClaimSlot, LeasedTask), SharedText> {
+        match self.slot {
+            Some(seat) => Ok((seat, to_leased_task(self.row, self.input))),
+            None => Err(self.row.function),
+        }
+    }
+}
+
+/// Makes a task a worker's.
+pub(crate) fn mark_claimed(row: &mut TaskRow, worker: &SharedText, lease_ms: u32, claim: SharedText, now: Timestamp) {
+    row.state = STATE_CLAIMED.into();
+    row.leased_until = now.plus_ms(lease_ms.into());
+    row.lease_ms = lease_ms;
+    row.worker = Some(worker.clone());
+    row.claim = Some(claim);
+}
+
+/// A task as the worker has it that claimed it for this input.
+pub(crate) fn to_leased_task(row: TaskRow, input: Payload) -> LeasedTask {
+    LeasedTask {
+        id: attempt_id(&row),
+        delivery: if is_at_most_once(&row) { DeliveryGuarantee::AtMostOnce } else { DeliveryGuarantee::AtLeastOnce },
+        timeout_ms: row.timeout_ms.and_then(|ms| u64::try_from(ms).ok()),
+        claim_token: row.claim.unwrap_or_else(|| SharedText::from("")),
+        function: row.function,
+        input,
+        leased_until: row.leased_until,
+    }
+}
+
+/// An attempt as workers find it.
+fn queued_task_row(row: &Row, attempt: &TaskAttempt, is_last: bool, now: Timestamp) -> TaskRow {
+    TaskRow {
+        execution_id: attempt.id.execution,
+        promise: attempt.id.number,
+        attempt: attempt.id.attempt,
+        shard: row.shard,
+        tenant_id: row.tenant_id.clone(),
+        project_id: row.project_id.clone(),
+        environment_id: row.environment_id.clone(),
+        function: SharedText::from(&*attempt.function),
+        state: STATE_QUEUED.into(),
+        queued_at: now,
+        leased_until: Timestamp::MAX,
+        lease_ms: 0,
+        worker: None,
+        claim: None,
+        input: SharedText::from(attempt.input.as_str()),
+        delivery: attempt.delivery.as_str().into(),
+        timeout_ms: attempt.timeout_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
+        is_last,
+    }
+}
+
+/// Which attempt it is.
+pub(crate) const fn attempt_id(task: &TaskRow) -> AttemptId {
+    AttemptId { execution: task.execution_id, number: task.promise, attempt: task.attempt }
+}
+
+/// The key of the row of an attempt.
+pub(crate) fn task_key(id: AttemptId) -> RowKey {
+    RowKey(vec![id.execution.to_value(), id.number.to_value(), id.attempt.to_value()])
+}
+
+/// Whether the attempt must not be repeated.
+pub(crate) fn is_at_most_once(task: &TaskRow) -> bool {
+    &*task.delivery == DeliveryGuarantee::AtMostOnce.as_str()
+}

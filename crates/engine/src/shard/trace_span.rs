@@ -1,0 +1,192 @@
+//! What a step ended, as spans of a trace: one trace for each execution, a span for each thing that it did or waited for.
+//!
+//! All of it follows from the journal, so whoever takes an execution over goes on with the same trace.
+
+use std::ops::Range;
+
+use onward_journal::{
+    AwaitKind, Event, ExecutionId, InvokeResult, Journal, JournalEvent, InvokePerformer, PromiseId, SharedText, Timestamp,
+};
+
+use super::AttemptId;
+
+/// Something that has a beginning and an end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceSpan {
+    /// Whose trace it is in.
+    pub execution: ExecutionId,
+    /// What it is.
+    pub kind: TraceSpanKind,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// What it ended with, if that was a failure.
+    pub error: Option<SharedText>,
+}
+
+/// What a span is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TraceSpanKind {
+    /// The whole execution.
+    Execution {
+        /// The function it runs.
+        function: SharedText,
+        /// The attempt of another execution that it performs.
+        parent: Option<AttemptId>,
+    },
+    /// An attempt of a task, a request or a child.
+    Attempt {
+        /// The function.
+        function: SharedText,
+        /// The operation.
+        number: u32,
+        /// Which attempt.
+        attempt: u32,
+        /// Who performs it.
+        performer: InvokePerformer,
+    },
+    /// A timer.
+    Timer {
+        /// The operation.
+        number: u32,
+    },
+    /// A wait for a signal.
+    Signal {
+        /// The operation.
+        number: u32,
+        /// The name of the signal.
+        name: SharedText,
+    },
+}
+
+/// What the events with these sequences brought to an end, in an execution of this function.
+pub(super) fn ended_spans(function: &SharedText, journal: &Journal, recorded: Range<u64>) -> Vec<TraceSpan> {
+    let place = |sequence: u64| usize::try_from(sequence).unwrap_or(usize::MAX);
+    let events = journal.events();
+    let (from, to) = (place(recorded.start).min(events.len()), place(recorded.end).min(events.len()));
+    let past = |place: usize| JournalPrefix { function, journal, events: &events[..place] };
+    (from..to).filter_map(|place| past(place).span_ended_by(&events[place])).collect()
+}
+
+/// What came before an event.
+struct JournalPrefix<'a> {
+    function: &'a SharedText,
+    journal: &'a Journal,
+    events: &'a [JournalEvent],
+}
+
+impl JournalPrefix<'_> {
+    fn span_ended_by(&self, recorded: &JournalEvent) -> Option<TraceSpan> {
+        match &recorded.event {
+            Event::InvokeCompleted { promise_id, result, attempt } => {
+                let (what, begun) = self.attempt_start(promise_id, *attempt)?;
+                Some(self.build_span(what, begun, recorded, failure_text(result)))
+            }
+            Event::InvokeRetrying { promise_id, failed_attempt, error, .. } => {
+                let (what, begun) = self.attempt_start(promise_id, *failed_attempt)?;
+                Some(self.build_span(what, begun, recorded, Some(error.to_string().into())))
+            }
+            Event::TimerFired { promise_id } => {
+                let number = self.promise_number(promise_id)?;
+                let is_it =
+                    |event: &Event| matches!(event, Event::TimerScheduled { promise_id: it, .. } if it == promise_id);
+                Some(self.build_span(TraceSpanKind::Timer { number }, self.last_matching(is_it)?.timestamp, recorded, None))
+            }
+            Event::SignalReceived { promise_id, signal_name, .. } => {
+                let number = self.promise_number(promise_id)?;
+                let is_it = |event: &Event| matches!(event, Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(_) } if waiting_on.contains(promise_id));
+                let what = TraceSpanKind::Signal { number, name: SharedText::from(&**signal_name) };
+                Some(self.build_span(what, self.last_matching(is_it)?.timestamp, recorded, None))
+            }
+            Event::ExecutionCompleted { .. } => self.execution_span(recorded, None),
+            Event::ExecutionFailed { error } => self.execution_span(recorded, Some(error.to_string().into())),
+            Event::ExecutionCancelled { reason } => self.execution_span(recorded, Some(format!("cancelled: {reason}").into())),
+            _ => None,
+        }
+    }
+
+    /// Clocks are set back, and nodes differ: still nothing begins before its execution, or ends before it begins.
+    fn build_span(&self, what: TraceSpanKind, begun: Timestamp, recorded: &JournalEvent, error: Option<SharedText>) -> TraceSpan {
+        let first = self.events.first().map_or(begun, |first| first.timestamp);
+        let begun = begun.max(first);
+        TraceSpan { execution: self.journal.journal_state().execution_id(), kind: what, started_at: begun, ended_at: recorded.timestamp.max(begun), error }
+    }
+
+    fn execution_span(&self, recorded: &JournalEvent, error: Option<SharedText>) -> Option<TraceSpan> {
+        let first = self.events.first()?;
+        let parent = super::parent_attempt(self.journal).and_then(|(promise, attempt)| {
+            let execution = promise.execution_root();
+            promise.child_number_in(execution).map(|number| AttemptId { execution, number, attempt })
+        });
+        let what = TraceSpanKind::Execution { function: self.function.clone(), parent };
+        let mut whole = self.build_span(what, first.timestamp, recorded, error);
+        // Nor does anything end after its execution.
+        whole.ended_at = self.events.iter().fold(whole.ended_at, |ended, event| ended.max(event.timestamp));
+        Some(whole)
+    }
+
+    fn promise_number(&self, promise: &PromiseId) -> Option<u32> {
+        promise.child_number_in(self.journal.journal_state().execution_id())
+    }
+
+    fn last_matching(&self, is_it: impl Fn(&Event) -> bool) -> Option<&JournalEvent> {
+        self.events.iter().rev().find(|recorded| is_it(&recorded.event))
+    }
+
+    fn attempt_start(&self, promise: &PromiseId, attempt: u32) -> Option<(TraceSpanKind, Timestamp)> {
+        let number = self.promise_number(promise)?;
+        let is_start = |event: &Event| matches!(event, Event::InvokeStarted { promise_id, attempt: it, .. } if (promise_id, *it) == (promise, attempt));
+        let started = self.last_matching(is_start)?;
+        let Event::InvokeStarted { performer, .. } = &started.event else { return None };
+        let is_wanted =
+            |event: &Event| matches!(event, Event::InvokeScheduled { promise_id, .. } if promise_id == promise);
+        let Event::InvokeScheduled { function_name, .. } = &self.last_matching(is_wanted)?.event else { return None };
+        let function = SharedText::from(&**function_name);
+        Some((TraceSpanKind::Attempt { function, number, attempt, performer: *performer }, started.timestamp))
+    }
+}
+
+fn failure_text(result: &InvokeResult) -> Option<SharedText> {
+    result.as_ref().err().map(|error| error.to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_journal::{ComponentDigest, Payload};
+
+    use super::*;
+
+    #[test]
+    fn spans_lie_within_their_execution_whatever_the_clock_does() {
+        let component_digest = ComponentDigest::from_component(b"component");
+        let execution = ExecutionId::derive(&component_digest, None, "key");
+        let promise_id = execution.child_promise(0);
+        let input = Payload::null();
+        let fire_at = Timestamp::from_micros(9_000_000).unwrap();
+        let events = [
+            (
+                5,
+                Event::ExecutionStarted {
+                    component_digest,
+                    input,
+                    parent_id: None,
+                    idempotency_key: Some("key".into()),
+                },
+            ),
+            // The clock was set back, and forwards, and back again.
+            (3, Event::TimerScheduled { promise_id: promise_id.clone(), duration_ms: 1, fire_at }),
+            (9, Event::TimerFired { promise_id }),
+            (4, Event::ExecutionCompleted { result: Payload::null(), continued_as: None }),
+        ];
+        let mut journal = Journal::new(execution);
+        for (sequence, (second, event)) in (0..).zip(events) {
+            let timestamp = Timestamp::from_micros(second * 1_000_000).unwrap();
+            journal.append(JournalEvent { sequence, timestamp, event }).unwrap();
+        }
+        let spans = ended_spans(&"function".into(), &journal, 0..4);
+        let seconds = |at: Timestamp| at.as_micros() / 1_000_000;
+        let times: Vec<_> = spans.iter().map(|span| (seconds(span.started_at), seconds(span.ended_at))).collect();
+        assert_eq!(times, [(5, 9), (5, 9)]);
+    }
+}

@@ -1,0 +1,228 @@
+//! Where things are in a journal: kept up to date event by event, so that a long journal costs as much per event as a short
+//! one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent, BoundedName, InvokePerformer, Timestamp};
+
+/// Places of a journal's events, by what the engine and the guest look for.
+#[derive(Debug, Clone)]
+pub(crate) struct JournalIndex {
+    execution: ExecutionId,
+    /// The events that the guest caused, in order.
+    pub(crate) guest_events: Vec<u64>,
+    /// By operation: where it began, and where its outcome is.
+    operations: Vec<(u64, Option<u64>)>,
+    /// By the sequence of an await: how it ended. One that is not in here is open.
+    await_resolutions: BTreeMap<u64, AwaitResolution>,
+    /// The await that has not ended.
+    pub(crate) open_await: Option<u64>,
+    /// Signals that were delivered and not consumed.
+    pub(crate) buffered_signals: BTreeMap<BoundedName, VecDeque<u64>>,
+    /// Invocations that no attempt was started of, in the order in which they were wanted.
+    pub(crate) scheduled_invokes: BTreeSet<u32>,
+    /// Attempts under way, by operation.
+    pub(crate) in_flight: BTreeMap<u32, AttemptInFlight>,
+    /// Timers that have not fired, retries that are due and attempts that may take no longer, by when.
+    pub(crate) due_times: BTreeSet<(Timestamp, u32)>,
+    retry_times: BTreeMap<u32, Timestamp>,
+    timer_deadlines: BTreeMap<u32, Timestamp>,
+    /// How long an attempt may take, for invocations that say so.
+    attempt_timeouts_ms: BTreeMap<u32, u64>,
+    /// When an attempt that others perform has taken too long.
+    attempt_deadlines: BTreeMap<u32, Timestamp>,
+    /// Where cancellation was asked for.
+    pub(crate) cancel_requested_at: Option<u64>,
+    /// The await that it interrupted.
+    pub(crate) interrupted_await: Option<u64>,
+}
+
+/// An attempt that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptInFlight {
+    /// The operation.
+    pub number: u32,
+    /// Which attempt of it.
+    pub attempt: u32,
+    /// Who performs it.
+    pub performer: InvokePerformer,
+}
+
+/// How an await ended, and at which sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AwaitResolution {
+    Resumed(u64),
+    Interrupted(u64),
+}
+
+impl JournalIndex {
+    pub(crate) fn new(execution: ExecutionId) -> Self {
+        Self {
+            execution,
+            guest_events: Vec::new(),
+            operations: Vec::new(),
+            await_resolutions: BTreeMap::new(),
+            open_await: None,
+            buffered_signals: BTreeMap::new(),
+            scheduled_invokes: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
+            due_times: BTreeSet::new(),
+            retry_times: BTreeMap::new(),
+            timer_deadlines: BTreeMap::new(),
+            attempt_timeouts_ms: BTreeMap::new(),
+            attempt_deadlines: BTreeMap::new(),
+            cancel_requested_at: None,
+            interrupted_await: None,
+        }
+    }
+
+    /// Where the outcome of an operation is, if it has one.
+    pub(crate) fn outcome_sequence(&self, number: u32) -> Option<u64> {
+        self.operations.get(number as usize)?.1
+    }
+
+    /// Where an operation began.
+    pub(crate) fn allocation_sequence(&self, number: u32) -> Option<u64> {
+        Some(self.operations.get(number as usize)?.0)
+    }
+
+    pub(crate) fn await_resolution(&self, awaiting: u64) -> Option<AwaitResolution> {
+        self.await_resolutions.get(&awaiting).copied()
+    }
+
+    /// Takes in the next event.
+    pub(crate) fn index_event(&mut self, recorded: &JournalEvent) {
+        let sequence = recorded.sequence;
+        let number = recorded.event.promise_ids().next().and_then(|id| id.child_number_in(self.execution));
+        match (&recorded.event, number) {
+            (Event::InvokeScheduled { retry_policy, .. }, Some(number)) => {
+                self.allocate_operation(sequence, None);
+                self.scheduled_invokes.insert(number);
+                if let Some(timeout_ms) = retry_policy.as_ref().and_then(|policy| policy.timeout_ms) {
+                    self.attempt_timeouts_ms.insert(number, timeout_ms);
+                }
+            }
+            (Event::TimerScheduled { fire_at, .. }, Some(number)) => {
+                self.allocate_operation(sequence, None);
+                self.timer_deadlines.insert(number, *fire_at);
+                self.due_times.insert((*fire_at, number));
+            }
+            (Event::JoinSetCreated { .. }, _) => self.allocate_operation(sequence, None),
+            (Event::RandomGenerated { .. } | Event::TimeRecorded { .. }, _) => self.allocate_operation(sequence, Some(sequence)),
+            (Event::SignalDelivered { signal_name, .. }, _) => {
+                self.buffered_signals.entry(signal_name.clone()).or_default().push_back(sequence);
+            }
+            (Event::SignalReceived { signal_name, .. }, Some(number)) => {
+                if let Some(waiting) = self.buffered_signals.get_mut(signal_name) {
+                    waiting.pop_front();
+                }
+                self.receive_signal(sequence, number);
+            }
+            (Event::ExecutionAwaiting { kind, .. }, _) => {
+                if matches!(kind, AwaitKind::Signal(_)) {
+                    self.operations.push((sequence, None));
+                }
+                self.guest_events.push(sequence);
+                self.open_await = Some(sequence);
+            }
+            (Event::JoinSetSubmitted { .. } | Event::JoinSetAwaited { .. }, _) => self.guest_events.push(sequence),
+            (Event::InvokeStarted { attempt, performer, .. }, Some(number)) => {
+                self.begin_attempt(AttemptInFlight { number, attempt: *attempt, performer: *performer }, recorded.timestamp);
+            }
+            (Event::InvokeRetrying { retry_at, .. }, Some(number)) => {
+                self.finish_attempt(number);
+                self.retry_times.insert(number, *retry_at);
+                self.due_times.insert((*retry_at, number));
+            }
+            (Event::InvokeCompleted { .. }, Some(number)) => {
+                self.finish_attempt(number);
+                self.remove_retry(number);
+                self.settle_operation(number, sequence);
+            }
+            (Event::TimerFired { .. }, Some(number)) => {
+                if let Some(at) = self.timer_deadlines.remove(&number) {
+                    self.due_times.remove(&(at, number));
+                }
+                self.settle_operation(number, sequence);
+            }
+            (Event::ExecutionResumed, _) => self.close_await(AwaitResolution::Resumed(sequence)),
+            (Event::CancelRequested { .. }, _) => {
+                self.cancel_requested_at = Some(sequence);
+                self.interrupted_await = self.open_await;
+                self.close_await(AwaitResolution::Interrupted(sequence));
+            }
+            _ => {}
+        }
+    }
+
+    /// An attempt begins. Who performs it elsewhere is not waited for longer than it may take.
+    fn begin_attempt(&mut self, flight: AttemptInFlight, at: Timestamp) {
+        let number = flight.number;
+        self.scheduled_invokes.remove(&number);
+        self.remove_retry(number);
+        self.in_flight.insert(number, flight);
+        if let Some(timeout_ms) = self.attempt_timeouts_ms.get(&number)
+            && !flight.performer.is_owner()
+        {
+            let limit = at.plus_ms(*timeout_ms);
+            self.attempt_deadlines.insert(number, limit);
+            self.due_times.insert((limit, number));
+        }
+    }
+
+    fn allocate_operation(&mut self, sequence: u64, outcome: Option<u64>) {
+        self.operations.push((sequence, outcome));
+        self.guest_events.push(sequence);
+    }
+
+    /// A signal that nobody waited for is an operation of its own; one that was awaited ends the wait's.
+    fn receive_signal(&mut self, sequence: u64, number: u32) {
+        if (number as usize) < self.operations.len() {
+            self.settle_operation(number, sequence);
+        } else {
+            self.allocate_operation(sequence, Some(sequence));
+        }
+    }
+
+    fn settle_operation(&mut self, number: u32, sequence: u64) {
+        if let Some((_, outcome)) = self.operations.get_mut(number as usize) {
+            *outcome = Some(sequence);
+        }
+    }
+
+    fn finish_attempt(&mut self, number: u32) {
+        self.in_flight.remove(&number);
+        if let Some(at) = self.attempt_deadlines.remove(&number) {
+            self.due_times.remove(&(at, number));
+        }
+    }
+
+    fn remove_retry(&mut self, number: u32) {
+        if let Some(at) = self.retry_times.remove(&number) {
+            self.due_times.remove(&(at, number));
+        }
+    }
+
+    fn close_await(&mut self, end: AwaitResolution) {
+        if let Some(awaiting) = self.open_await.take() {
+            self.await_resolutions.insert(awaiting, end);
+        }
+    }
+
+    /// Whether what is due there is a retry.
+    pub(crate) fn is_retry(&self, number: u32) -> bool {
+        self.retry_times.contains_key(&number)
+    }
+
+    /// Whether what is due there is a timer.
+    pub(crate) fn is_timer(&self, number: u32) -> bool {
+        self.timer_deadlines.contains_key(&number)
+    }
+
+    /// Attempts of others that have taken too long at `now`.
+    pub(crate) fn overdue_attempts(&self, now: Timestamp) -> impl Iterator<Item = AttemptInFlight> {
+        let due = self.due_times.iter().take_while(move |(at, _)| *at <= now);
+        due.filter(|(_, number)| self.attempt_deadlines.contains_key(number))
+            .filter_map(|(_, number)| self.in_flight.get(number).copied())
+    }
+}

@@ -1,0 +1,187 @@
+//! Connections to a server: making them, and keeping a few for the next message.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use lettre::transport::smtp::authentication::{Credentials, Mechanism};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream, Certificate, TlsParameters};
+use lettre::transport::smtp::extension::ClientId;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout_at};
+use url::Host;
+
+use crate::secret::SecretValue;
+use crate::smtp::smtp_failure::{SmtpPhase, SmtpFailure};
+pub(crate) use crate::smtp::implicit_tls::{ImplicitTlsConnector, build_implicit_tls};
+
+/// Connections that nobody uses are looked at no more often than this.
+const REAP_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// Who logs in, and with what.
+#[derive(Debug)]
+pub(crate) struct SmtpCredentials {
+    pub(crate) user: String,
+    pub(crate) password: SecretValue,
+}
+
+/// Makes connections.
+pub(crate) struct SmtpConnector {
+    pub(crate) server: (String, u16),
+    /// Encrypted from the first byte.
+    pub(crate) is_implicit_tls: bool,
+    pub(crate) uses_starttls: bool,
+    pub(crate) starttls_parameters: TlsParameters,
+    pub(crate) implicit_tls: ImplicitTlsConnector,
+    pub(crate) client_id: ClientId,
+    pub(crate) credentials: Option<SmtpCredentials>,
+}
+
+impl SmtpConnector {
+    /// Nothing is said in the clear to another machine, unless somebody wants it so.
+    pub(crate) fn check_plaintext(&self, host: &Host<&str>, is_allowed: bool) -> Result<(), String> {
+        if self.is_implicit_tls || self.uses_starttls || is_allowed || is_loopback(host) {
+            return Ok(());
+        }
+        Err("tls: none would send mail in the clear to another machine: use starttls or smtps://, or say \
+             allow_plaintext: true"
+            .to_owned())
+    }
+
+    async fn connect(&self) -> Result<AsyncSmtpConnection, SmtpFailure> {
+        let server = (self.server.0.as_str(), self.server.1);
+        let lost = |cause: std::io::Error| SmtpFailure::ConnectionLost(cause.to_string());
+        let unreached = |cause: std::io::Error| {
+            SmtpFailure::ConnectFailed(format!("could not connect to {}:{}: {cause}", server.0, server.1))
+        };
+        let stream = TcpStream::connect(server).await.map_err(unreached)?;
+        // The end of a message is a write of its own, which would wait until the server has confirmed the one before.
+        stream.set_nodelay(true).map_err(lost)?;
+        let stream: Box<dyn AsyncTokioStream> =
+            if self.is_implicit_tls { Box::new(self.implicit_tls.wrap_stream(stream).await.map_err(lost)?) } else { Box::new(stream) };
+        let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &self.client_id).await?;
+        if !self.is_implicit_tls && self.uses_starttls {
+            connection.starttls(self.starttls_parameters.clone(), &self.client_id).await?;
+        }
+        if let Some(SmtpCredentials { user, password }) = &self.credentials {
+            let credentials = Credentials::new(user.clone(), password.reveal().to_owned());
+            connection.auth(&[Mechanism::Plain, Mechanism::Login], &credentials).await?;
+        }
+        Ok(connection)
+    }
+}
+
+impl fmt::Debug for SmtpConnector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").field("server", &self.server).field("credentials", &self.credentials).finish()
+    }
+}
+
+fn is_loopback(host: &Host<&str>) -> bool {
+    match host {
+        Host::Domain(name) => *name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()),
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => address.is_loopback(),
+    }
+}
+
+/// How a connection is encrypted by STARTTLS. The certificate authorities of this machine are trusted, and those in a file.
+pub(crate) fn starttls_parameters(host: &str, ca_file: Option<&Path>) -> Result<TlsParameters, String> {
+    let mut builder = TlsParameters::builder(host.to_owned());
+    if let Some(path) = ca_file {
+        let about =
+            |cause: &dyn fmt::Display| format!("the certificates in {} cannot be used: {cause}", path.display());
+        let pem = std::fs::read(path).map_err(|cause| about(&cause))?;
+        builder = builder.add_root_certificate(Certificate::from_pem(&pem).map_err(|cause| about(&cause))?);
+    }
+    builder.build_rustls().map_err(|cause| format!("TLS cannot be used: {cause}"))
+}
+
+/// How a server is greeted.
+pub(crate) fn client_id(domain: Option<&str>) -> ClientId {
+    domain.map_or_else(ClientId::default, |domain| ClientId::Domain(domain.to_owned()))
+}
+
+/// Connections that nobody uses just now, and how to make others.
+pub(crate) struct SmtpConnectionPool {
+    connector: SmtpConnector,
+    idle_timeout: Duration,
+    idle_max: usize,
+    idle: Arc<Mutex<IdleConnections>>,
+}
+
+/// Connections and since when nobody uses them, the last used last.
+#[derive(Default)]
+struct IdleConnections {
+    connections: Vec<(Instant, AsyncSmtpConnection)>,
+    /// Whether somebody is there to close them when it is time.
+    has_reaper: bool,
+}
+
+impl SmtpConnectionPool {
+    pub(crate) fn new(connector: SmtpConnector, keep: Duration, idle_max: usize) -> Self {
+        Self { connector, idle_timeout: keep, idle_max, idle: Arc::default() }
+    }
+
+    /// A connection that is there. It may be stale.
+    pub(crate) fn take_idle(&self, now: Instant) -> Option<AsyncSmtpConnection> {
+        let mut idle = lock_idle(&self.idle);
+        idle.close_expired(now, self.idle_timeout);
+        idle.connections.pop().map(|(_, connection)| connection)
+    }
+
+    /// Keeps a connection that is good, for a while.
+    pub(crate) fn return_connection(&self, connection: AsyncSmtpConnection, now: Instant) {
+        let mut idle = lock_idle(&self.idle);
+        idle.close_expired(now, self.idle_timeout);
+        if idle.connections.len() >= self.idle_max {
+            return;
+        }
+        idle.connections.push((now, connection));
+        if !idle.has_reaper {
+            idle.has_reaper = true;
+            tokio::spawn(reap_idle_connections(Arc::downgrade(&self.idle), self.idle_timeout));
+        }
+    }
+
+    /// A new connection.
+    pub(crate) async fn open_connection(&self, deadline: Instant) -> Result<AsyncSmtpConnection, (SmtpPhase, SmtpFailure)> {
+        match timeout_at(deadline, self.connector.connect()).await {
+            Err(_) => Err((SmtpPhase::Connect, SmtpFailure::TimedOut)),
+            Ok(connected) => connected.map_err(|trouble| (SmtpPhase::Connect, trouble)),
+        }
+    }
+}
+
+impl IdleConnections {
+    /// Closes what nobody has used for so long.
+    fn close_expired(&mut self, now: Instant, keep: Duration) {
+        self.connections.retain(|(since, _)| now.duration_since(*since) < keep);
+    }
+}
+
+fn lock_idle(idle: &Mutex<IdleConnections>) -> MutexGuard<'_, IdleConnections> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Closes connections in time, until there are none.
+async fn reap_idle_connections(idle: Weak<Mutex<IdleConnections>>, keep: Duration) {
+    loop {
+        sleep(keep.max(REAP_INTERVAL_MIN)).await;
+        let Some(idle) = idle.upgrade() else { return };
+        let mut idle = lock_idle(&idle);
+        idle.close_expired(Instant::now(), keep);
+        if idle.connections.is_empty() {
+            idle.has_reaper = false;
+            return;
+        }
+    }
+}
+
+impl fmt::Debug for SmtpConnectionPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("connector", &self.connector).finish_non_exhaustive()
+    }
+}

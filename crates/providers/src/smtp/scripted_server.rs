@@ -1,0 +1,166 @@
+//! A server of mail that does what a test says, at the moment that it says.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// When it misbehaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SmtpFaultPoint {
+    Greeting,
+    Ehlo,
+    Auth,
+    Mail,
+    Recipient,
+    Data,
+    /// In the middle of the message, before its end.
+    Content,
+    EndOfData,
+    Reset,
+}
+
+/// How.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SmtpFault {
+    /// It says this.
+    Reply(&'static str),
+    /// It closes the connection.
+    Disconnect,
+    /// It says nothing more, and listens to nothing.
+    Hang,
+}
+
+/// What it does on which connection, and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScriptedFault {
+    /// Which connection, from 0; on any if none is named.
+    pub(crate) connection: Option<usize>,
+    pub(crate) point: SmtpFaultPoint,
+    pub(crate) fault: SmtpFault,
+}
+
+/// What it has seen.
+#[derive(Debug, Default)]
+pub(crate) struct SmtpServerLog {
+    pub(crate) connections: usize,
+    /// Messages that it has heard to their end.
+    pub(crate) messages: Vec<String>,
+    pub(crate) commands: Vec<String>,
+    /// Connections that are over.
+    pub(crate) closed: usize,
+}
+
+pub(crate) struct ScriptedSmtpServer {
+    pub(crate) port: u16,
+    pub(crate) log: Arc<Mutex<SmtpServerLog>>,
+}
+
+impl ScriptedSmtpServer {
+    pub(crate) async fn start(whims: Vec<ScriptedFault>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let seen = Arc::new(Mutex::new(SmtpServerLog::default()));
+        let accepted = Arc::clone(&seen);
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let number = {
+                    let mut seen = accepted.lock().unwrap();
+                    seen.connections += 1;
+                    seen.connections - 1
+                };
+                let is_here = |whim: &&ScriptedFault| whim.connection.is_none_or(|it| it == number);
+                let whims: Vec<ScriptedFault> = whims.iter().filter(is_here).copied().collect();
+                tokio::spawn(ScriptedSmtpSession { stream: BufReader::new(stream), faults: whims, log: Arc::clone(&accepted) }.serve_session());
+            }
+        });
+        Self { port, log: seen }
+    }
+
+    pub(crate) async fn start_with_fault(at: SmtpFaultPoint, act: SmtpFault) -> Self {
+        Self::start(vec![ScriptedFault { connection: None, point: at, fault: act }]).await
+    }
+
+    pub(crate) fn message_count(&self) -> usize {
+        self.log.lock().unwrap().messages.len()
+    }
+
+    pub(crate) fn connection_count(&self) -> usize {
+        self.log.lock().unwrap().connections
+    }
+}
+
+struct ScriptedSmtpSession {
+    stream: BufReader<TcpStream>,
+    faults: Vec<ScriptedFault>,
+    log: Arc<Mutex<SmtpServerLog>>,
+}
+
+impl ScriptedSmtpSession {
+    async fn serve_session(mut self) {
+        // A client that goes away ends the session.
+        let _ = self.answer_commands().await;
+        self.log.lock().unwrap().closed += 1;
+    }
+
+    async fn answer_commands(&mut self) -> Option<()> {
+        self.send_reply(SmtpFaultPoint::Greeting, "220 hostile ready").await?;
+        loop {
+            let mut line = String::new();
+            if self.stream.read_line(&mut line).await.ok()? == 0 {
+                return None;
+            }
+            let command = line.trim_end().to_owned();
+            self.log.lock().unwrap().commands.push(command.clone());
+            let word = command.split_whitespace().next().unwrap_or_default().to_uppercase();
+            match word.as_str() {
+                "EHLO" => self.send_reply(SmtpFaultPoint::Ehlo, "250-hostile\r\n250 AUTH PLAIN LOGIN").await?,
+                "AUTH" => self.send_reply(SmtpFaultPoint::Auth, "235 welcome").await?,
+                "MAIL" => self.send_reply(SmtpFaultPoint::Mail, "250 ok").await?,
+                "RCPT" => self.send_reply(SmtpFaultPoint::Recipient, "250 ok").await?,
+                "RSET" => self.send_reply(SmtpFaultPoint::Reset, "250 ok").await?,
+                "DATA" if self.fault_at(SmtpFaultPoint::Data).is_none() => {
+                    self.send_reply(SmtpFaultPoint::Data, "354 go on").await?;
+                    self.receive_message().await?;
+                }
+                "DATA" => self.send_reply(SmtpFaultPoint::Data, "").await?,
+                "QUIT" => return None,
+                _ => self.write_line("500 what?").await?,
+            }
+        }
+    }
+
+    /// What it says in place of what is right, if that is what a test wants.
+    fn fault_at(&self, at: SmtpFaultPoint) -> Option<SmtpFault> {
+        self.faults.iter().find(|whim| whim.point == at).map(|whim| whim.fault)
+    }
+
+    async fn receive_message(&mut self) -> Option<()> {
+        if self.fault_at(SmtpFaultPoint::Content).is_some() {
+            self.stream.read_u8().await.ok()?;
+            return self.send_reply(SmtpFaultPoint::Content, "").await;
+        }
+        let mut message = String::new();
+        while !message.ends_with("\r\n.\r\n") {
+            if self.stream.read_line(&mut message).await.ok()? == 0 {
+                return None;
+            }
+        }
+        self.log.lock().unwrap().messages.push(message);
+        self.send_reply(SmtpFaultPoint::EndOfData, "250 queued as 42").await
+    }
+
+    async fn send_reply(&mut self, at: SmtpFaultPoint, right: &str) -> Option<()> {
+        match self.fault_at(at) {
+            None => self.write_line(right).await,
+            Some(SmtpFault::Reply(said)) => self.write_line(said).await,
+            Some(SmtpFault::Disconnect) => None,
+            Some(SmtpFault::Hang) => std::future::pending().await,
+        }
+    }
+
+    async fn write_line(&mut self, line: &str) -> Option<()> {
+        self.stream.write_all(format!("{line}\r\n").as_bytes()).await.ok()
+    }
+}

@@ -1,0 +1,92 @@
+//! One message, one conversation: who sends, to whom, the message, its end.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lettre::transport::smtp::client::AsyncSmtpConnection;
+use lettre::transport::smtp::commands::{Data, Mail, Rcpt, Rset};
+use lettre::transport::smtp::extension::{Extension, MailBodyParameter, MailParameter};
+use lettre::transport::smtp::response::Response;
+use tokio::time::{Instant, timeout_at};
+
+use crate::smtp::mail_builder::OutgoingMail;
+use crate::smtp::smtp_failure::{SmtpPhase, SmtpFailure};
+
+/// A message is written in pieces of this size.
+const CHUNK_BYTES: usize = 16 * 1_024;
+
+/// A conversation on a connection, until a time.
+pub(crate) struct SmtpTransaction {
+    connection: AsyncSmtpConnection,
+    deadline: Instant,
+}
+
+impl SmtpTransaction {
+    pub(crate) fn new(connection: AsyncSmtpConnection, deadline: Instant) -> Self {
+        Self { connection, deadline }
+    }
+
+    pub(crate) fn into_connection(self) -> AsyncSmtpConnection {
+        self.connection
+    }
+
+    /// Begins: says who sends.
+    pub(crate) async fn send_mail_from(&mut self, envelope: &OutgoingMail) -> Result<(), (SmtpPhase, SmtpFailure)> {
+        let mut parameters = Vec::new();
+        if ![&envelope.from, &envelope.to].iter().all(|it| it.to_string().is_ascii()) {
+            self.require_extension(Extension::SmtpUtfEight, "the server takes only addresses of plain letters")?;
+            parameters.push(MailParameter::SmtpUtfEight);
+        }
+        if !envelope.content.is_ascii() {
+            self.require_extension(Extension::EightBitMime, "the server takes only messages of plain letters")?;
+            parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
+        }
+        self.send_command(SmtpPhase::Mail, Mail::new(Some(envelope.from.clone()), parameters)).await?;
+        Ok(())
+    }
+
+    fn require_extension(&self, extension: Extension, words: &str) -> Result<(), (SmtpPhase, SmtpFailure)> {
+        match self.connection.server_info().supports_feature(extension) {
+            true => Ok(()),
+            false => Err((SmtpPhase::Mail, SmtpFailure::Unsupported(words.to_owned()))),
+        }
+    }
+
+    /// Goes on to the end: to whom, the message, and that it is over.
+    pub(crate) async fn send_message(&mut self, envelope: &OutgoingMail) -> Result<(), (SmtpPhase, SmtpFailure)> {
+        self.send_command(SmtpPhase::Recipient, Rcpt::new(envelope.to.clone(), Vec::new())).await?;
+        let response = self.send_command(SmtpPhase::Data, Data).await?;
+        if !response.has_code(354) {
+            let words = format!("the server did not ask for the message, but said {}", response.code());
+            return Err((SmtpPhase::Data, SmtpFailure::ConnectionLost(words)));
+        }
+        // The end of the message is written as soon as there are no more pieces to ask for.
+        let is_whole = AtomicBool::new(false);
+        let mut pieces = envelope.content.chunks(CHUNK_BYTES);
+        let pieces = std::iter::from_fn(|| {
+            let piece = pieces.next();
+            is_whole.store(piece.is_none(), Ordering::Relaxed);
+            piece
+        });
+        let written = timeout_at(self.deadline, self.connection.message_iter(pieces)).await;
+        let phase = if is_whole.load(Ordering::Relaxed) { SmtpPhase::EndOfData } else { SmtpPhase::Content };
+        match written {
+            Err(_) => Err((phase, SmtpFailure::TimedOut)),
+            Ok(Err(error)) => Err((phase, error.into())),
+            Ok(Ok(response)) if u16::from(response.code()) / 100 == 2 => Ok(()),
+            Ok(Ok(response)) => Err((phase, SmtpFailure::ConnectionLost(format!("the server said {}", response.code())))),
+        }
+    }
+
+    /// Makes the server forget what was said so far.
+    pub(crate) async fn reset(&mut self) -> bool {
+        self.send_command(SmtpPhase::Connect, Rset).await.is_ok()
+    }
+
+    async fn send_command(&mut self, phase: SmtpPhase, command: impl Display) -> Result<Response, (SmtpPhase, SmtpFailure)> {
+        match timeout_at(self.deadline, self.connection.command(command)).await {
+            Err(_) => Err((phase, SmtpFailure::TimedOut)),
+            Ok(said) => said.map_err(|error| (phase, error.into())),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What the reducer reads in payloads. Producers write them, so nothing in them is certain: what is not as it should be is
+//! passed over, and the event counts all the same.
+
+use onward_journal::{Payload, SharedText};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::json::{JsonMembers, JsonString};
+use crate::{ArtifactRef, RunFailure, RunSubstatus};
+
+/// A payload taken apart.
+pub(crate) struct PayloadDetail<'a>(Option<JsonMembers<'a>>);
+
+impl<'a> PayloadDetail<'a> {
+    pub(crate) fn from_payload(payload: Option<&'a Payload>) -> Self {
+        Self(payload.and_then(|payload| JsonMembers::parse_object(payload.as_str()).ok()))
+    }
+
+    /// The artifacts under either name.
+    pub(crate) fn artifact_refs(&self) -> Vec<ArtifactRef> {
+        let list = self.member_value("artifacts").or_else(|| self.member_value("artifactRefs"));
+        let items: Vec<&RawValue> = list.and_then(parse_raw).unwrap_or_default();
+        items.into_iter().filter_map(parse_raw_object).collect()
+    }
+
+    /// The error; what it does not say has a default.
+    pub(crate) fn run_failure(&self) -> Option<RunFailure> {
+        let error = JsonMembers::parse_object(self.member_value("error")?.get()).ok()?;
+        let text = |name| error.non_null_value(name).and_then(parse_raw_string);
+        let code = text("code").or_else(|| text("category"));
+        let message = text("message");
+        if code.is_none() && message.is_none() {
+            return None;
+        }
+        Some(RunFailure {
+            code: code.unwrap_or_else(|| SharedText::from("UNKNOWN")),
+            message: message.unwrap_or_else(|| SharedText::from("")),
+            retryable: error.non_null_value("retryable").and_then(parse_raw).unwrap_or(false),
+        })
+    }
+
+    /// Why a step was skipped.
+    pub(crate) fn skip_reason(&self) -> Option<SharedText> {
+        self.member_value("reason").and_then(parse_raw_string)
+    }
+
+    /// How the platform calls the run.
+    pub(crate) fn engine_run_ref(&self) -> Option<Payload> {
+        self.member_value("engineRunRef").and_then(|raw| Payload::from_raw(raw).ok())
+    }
+
+    /// What the run says it is at, if that is for it to say.
+    pub(crate) fn announced_substatus(&self) -> Option<RunSubstatus> {
+        let said = self.member_value("substatus").and_then(parse_raw);
+        said.filter(|said| matches!(said, RunSubstatus::WaitingApproval | RunSubstatus::ContinueAsNew))
+    }
+
+    fn member_value(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.as_ref()?.non_null_value(name)
+    }
+}
+
+fn parse_raw<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// A list would be read as an object too, by position: refuse it.
+fn parse_raw_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    if raw.get().starts_with('{') { parse_raw(raw) } else { None }
+}
+
+fn parse_raw_string(raw: &RawValue) -> Option<SharedText> {
+    parse_raw(raw).map(|JsonString(text)| SharedText::from(&*text))
+}

@@ -1,0 +1,135 @@
+//! Answers: documents, problems, and what a request says, read so that whatever is wrong with it is told as a problem.
+
+use std::time::Duration;
+
+use axum::Json as AxumJson;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use onward_api::problem::{Code, PROBLEM_JSON, Problem};
+use serde::de::DeserializeOwned;
+
+/// A request that was not carried out.
+pub(crate) struct ProblemResponse {
+    problem: Box<Problem>,
+    retry_after: Option<Duration>,
+}
+
+impl ProblemResponse {
+    /// A problem that is over after a while.
+    pub(crate) fn with_retry_after(problem: Problem, after: Duration) -> Self {
+        Self { problem: Box::new(problem), retry_after: Some(after) }
+    }
+}
+
+impl From<Problem> for ProblemResponse {
+    fn from(problem: Problem) -> Self {
+        let retry_after = (problem.status == 503).then_some(Duration::from_secs(1));
+        Self { problem: Box::new(problem), retry_after }
+    }
+}
+
+impl IntoResponse for ProblemResponse {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if status.is_server_error() {
+            tracing::error!(code = self.problem.code.as_str(), detail = %self.problem.detail, "a request failed");
+        }
+        let unauthenticated = self.problem.code == Code::Unauthenticated;
+        let mut response = (status, AxumJson(*self.problem)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if unauthenticated {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(after) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs() + u64::from(after.subsec_nanos() > 0)));
+        }
+        response
+    }
+}
+
+/// What handlers answer with.
+pub(crate) type JsonResult<T> = Result<AxumJson<T>, ProblemResponse>;
+
+/// A JSON body.
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = ProblemResponse;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
+        let media = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if media != "application/json" {
+            return Err(Problem::new(Code::UnsupportedMediaType, "the body has to be application/json").into());
+        }
+        let RawBody(bytes) = RawBody::from_request(request, state).await?;
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| {
+            let code = if error.is_data() { Code::Unprocessable } else { Code::InvalidRequest };
+            Problem::new(code, error.to_string()).into()
+        })
+    }
+}
+
+/// A body as it is.
+pub(crate) struct RawBody(pub(crate) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for RawBody {
+    type Rejection = ProblemResponse;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
+        Bytes::from_request(request, state).await.map(Self).map_err(|rejection| {
+            let is_large = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
+            if is_large {
+                return Problem::new(
+                    Code::TooLarge,
+                    "the body is larger than this path takes; send it in smaller parts",
+                )
+                .into();
+            }
+            Problem::new(Code::InvalidRequest, rejection.body_text()).into()
+        })
+    }
+}
+
+/// What stands behind the question mark.
+pub(crate) struct QueryParams<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = ProblemResponse;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query
+            .map(|Query(value)| Self(value))
+            .map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()).into())
+    }
+}
+
+/// A name in the path.
+pub(crate) struct PathName(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathName {
+    type Rejection = ProblemResponse;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
+        PathParams::from_request_parts(parts, state).await.map(|PathParams(name)| Self(name))
+    }
+}
+
+/// What stands in the path, where that is more than a name.
+pub(crate) struct PathParams<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParams<T> {
+    type Rejection = ProblemResponse;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        path.map(|Path(parts)| Self(parts))
+            .map_err(|rejection| Problem::new(Code::InvalidRequest, rejection.body_text()).into())
+    }
+}

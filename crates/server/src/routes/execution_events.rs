@@ -1,0 +1,117 @@
+//! An execution as it goes on: server-sent events, which can be taken up where they broke off.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream, StreamExt as _};
+use onward_api::OnwardApi as _;
+use onward_api::problem::{Code, Problem};
+use onward_api::token::Permission;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use super::executions::parse_sequence;
+use super::error_responses;
+use crate::ApiService;
+use crate::auth::AuthenticatedCaller;
+use crate::http_types::{ProblemResponse, PathName, QueryParams};
+
+/// How long to wait for an event at a time, in milliseconds.
+const POLL_WAIT_MS: u64 = 10_000;
+
+/// How often to say that the connection is alive.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// From where.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct FollowExecutionQuery {
+    /// The sequence of the first event that is wanted.
+    #[serde(default)]
+    #[param(minimum = 0)]
+    from: i64,
+}
+
+/// Follows the journal of an execution, event by event, until it is over.
+///
+/// An event has the type `journal`, its sequence as its id, and a line of the journal as its data. After the last one, an event of the type `end` has the
+/// execution as its data. Whoever comes back with `Last-Event-ID` gets what follows it.
+#[utoipa::path(
+    get, path = "/v1/executions/{execution}/events", tag = "executions", operation_id = "followExecution",
+    params(
+        ("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"),
+        ("last-event-id" = Option<String>, Header, description = "The sequence of the last event that was received"),
+        FollowExecutionQuery,
+    ),
+    responses(
+        (status = 200, description = "Its events", body = String, content_type = "text/event-stream"),
+        error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
+    ),
+)]
+pub(super) async fn follow_execution(
+    access: AuthenticatedCaller,
+    headers: HeaderMap,
+    PathName(execution): PathName,
+    QueryParams(FollowExecutionQuery { from }): QueryParams<FollowExecutionQuery>,
+) -> Result<Response, ProblemResponse> {
+    let service = access.require_permission(Permission::Read)?.clone();
+    let from = match headers.get("last-event-id") {
+        None => parse_sequence(from)?,
+        Some(last) => {
+            let last = last.to_str().ok().and_then(|text| text.parse::<u64>().ok());
+            last.ok_or_else(|| Problem::new(Code::InvalidRequest, "Last-Event-ID is not a sequence"))?.saturating_add(1)
+        }
+    };
+    // Whatever is wrong with the name is told before the stream begins.
+    let execution = service.get_execution(&execution).await?.execution;
+    let events = stream_event_pages(service, execution, from).flat_map(stream::iter);
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response())
+}
+
+/// Where a reader is.
+enum FollowPosition {
+    Next(u64),
+    End,
+}
+
+/// What is read at a time.
+fn stream_event_pages(service: ApiService, execution: String, from: u64) -> impl Stream<Item = Vec<Result<Event, Infallible>>> {
+    stream::unfold((service, execution, FollowPosition::Next(from)), |(service, execution, place)| async move {
+        let FollowPosition::Next(from) = place else { return None };
+        // Whoever follows takes it up elsewhere.
+        if service.is_stopping() {
+            return None;
+        }
+        match read_event_page(&service, &execution, from).await {
+            Ok((events, next)) => Some((events.into_iter().map(Ok).collect(), (service, execution, next))),
+            Err(problem) => {
+                let data = serde_json::to_string(&problem).unwrap_or_default();
+                let event = Event::default().event("problem").data(data);
+                Some((vec![Ok(event)], (service, execution, FollowPosition::End)))
+            }
+        }
+    })
+}
+
+async fn read_event_page(service: &ApiService, execution: &str, from: u64) -> Result<(Vec<Event>, FollowPosition), Problem> {
+    let followed = service.follow_journal(execution, from, POLL_WAIT_MS).await?;
+    let mut next = from;
+    let mut events = Vec::new();
+    for line in followed.lines.lines() {
+        let sequence = serde_json::from_str::<Value>(line).ok().and_then(|line| line["sequence"].as_u64());
+        let sequence = sequence.ok_or_else(|| Problem::new(Code::Corrupt, "an event without a sequence"))?;
+        next = sequence + 1;
+        events.push(Event::default().event("journal").id(sequence.to_string()).data(line));
+    }
+    if !followed.is_complete {
+        return Ok((events, FollowPosition::Next(next)));
+    }
+    let shown = serde_json::to_string(&service.get_execution(execution).await?).unwrap_or_default();
+    events.push(Event::default().event("end").data(shown));
+    Ok((events, FollowPosition::End))
+}

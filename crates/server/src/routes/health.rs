@@ -1,0 +1,34 @@
+//! Whether the server is alive, whether it can work, and how it does.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use onward_api::problem::{Code, Problem};
+
+use crate::ServerState;
+use crate::http_types::ProblemResponse;
+
+/// It answers.
+pub(super) async fn check_liveness() -> &'static str {
+    "ok\n"
+}
+
+/// It answers, its store does, and it is not about to stop.
+pub(super) async fn check_readiness(State(app): State<Arc<ServerState>>) -> Result<&'static str, ProblemResponse> {
+    if app.is_draining() {
+        return Err(Problem::new(Code::Unavailable, "the server is stopping").into());
+    }
+    app.service.engine_client().store().now().await.map_err(crate::service::store_problem)?;
+    Ok("ready\n")
+}
+
+/// What is measured, for Prometheus.
+pub(super) async fn render_metrics(State(app): State<Arc<ServerState>>) -> Response {
+    if let Some(node) = app.service.local_node() {
+        metrics::gauge!("onward_executions_in_memory").set(node.executions_in_memory() as f64);
+    }
+    let text = app.metrics.as_ref().map(metrics_exporter_prometheus::PrometheusHandle::render).unwrap_or_default();
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}

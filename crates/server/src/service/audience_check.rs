@@ -1,0 +1,53 @@
+//! Audiences that are stored, looked at before they are deployed for. Whoever stores parts over HTTP may have written addresses as
+//! people write them; who wants nothing more is found by the one way in which an address is written here.
+
+use onward_campaign::{Campaign, CampaignChecker, DeployPrerequisite, address};
+use onward_dispatch::DeliveryChannel;
+use onward_dispatcher::{StoredAudience, ScopedCampaigns, AudienceRecipient, CampaignError};
+use onward_journal::Timestamp;
+
+/// Recipients that cannot be reached as they are stored: how many, and the first.
+#[derive(Default)]
+struct UnusableRecipients {
+    count: u64,
+    first: Option<String>,
+}
+
+/// What has to be right about a campaign and all of its audience. One part is held at a time.
+pub(super) async fn check_audience(
+    campaigns: &ScopedCampaigns,
+    campaign: &Campaign,
+    audience: &StoredAudience,
+    now: Timestamp,
+) -> Result<Vec<DeployPrerequisite>, CampaignError> {
+    let (mut checker, mut unusable) = (CampaignChecker::new(campaign, now), UnusableRecipients::default());
+    for number in audience.part_numbers() {
+        for (position, recipient) in campaigns.read_recipients(audience, number).await?.iter().enumerate() {
+            match address_error(campaign.channel, recipient) {
+                None => checker.add_recipient(recipient),
+                Some(reason) => {
+                    unusable.count += 1;
+                    let place = || format!("`{}` (part {number}, place {position}): {reason}", recipient.id);
+                    unusable.first.get_or_insert_with(place);
+                }
+            }
+        }
+    }
+    let (mut list, _) = checker.finish();
+    if let Some(first) = unusable.first {
+        // `bad_rows: skip` is for whoever reads the file: what is stored is deployed as a whole.
+        let message = format!("{} recipients cannot be used; the first is {first}", unusable.count);
+        list.retain(|it| it.id != "audience.rows");
+        list.push(DeployPrerequisite::new("audience.rows", false, message));
+    }
+    Ok(list)
+}
+
+/// Why somebody cannot be reached as they are stored.
+fn address_error(channel: DeliveryChannel, recipient: &AudienceRecipient) -> Option<String> {
+    match address::parse_address(channel, &recipient.address) {
+        Ok(address) if address == recipient.address => None,
+        Ok(address) => Some(format!("the address `{}` is to be written `{address}`", recipient.address)),
+        Err(reason) => Some(format!("the address `{}`: {reason}", recipient.address)),
+    }
+}

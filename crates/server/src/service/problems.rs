@@ -1,0 +1,52 @@
+//! What the engine and the store refuse, as problems.
+
+use onward_api::problem::{Code, Problem};
+use onward_engine::client::ClientError;
+use onward_store::{Error, InvalidRequest};
+
+/// Why a client refused.
+pub(super) fn engine_problem(refused: ClientError) -> Problem {
+    let code = match &refused {
+        ClientError::Store(_) => Code::Internal,
+        ClientError::FunctionNotFound(_) => Code::NoFunction,
+        ClientError::NotAWorkflow(_) => Code::NotAWorkflow,
+        ClientError::ExecutionNotFound(_) => Code::NoExecution,
+        ClientError::ExecutionEnded(_) => Code::ExecutionOver,
+        ClientError::IdempotencyKeyConflict(_) => Code::KeyTaken,
+        ClientError::FunctionDeployed(_) => Code::Conflict,
+        ClientError::LeaseLost => Code::LeaseLost,
+        ClientError::PayloadTooLarge { .. } => Code::TooLarge,
+    };
+    match refused {
+        ClientError::Store(error) => store_problem(error),
+        other => Problem::new(code, other.to_string()),
+    }
+}
+
+/// Why a store refused.
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+pub(crate) fn store_problem(error: Error) -> Problem {
+    let code = match &error {
+        Error::Unavailable(_) | Error::DiskFull(_) | Error::Poisoned(_) | Error::Unusable(_) | Error::Closed => {
+            Code::Unavailable
+        }
+        Error::OutcomeUnknown(_) => Code::OutcomeUnknown,
+        Error::Conflict(_) => Code::Conflict,
+        Error::Invalid(InvalidRequest::NoSuchRun(_)) => Code::NoRun,
+        Error::Invalid(_) => Code::Unprocessable,
+        Error::Corrupt(_) => Code::Corrupt,
+    };
+    Problem::new(code, error.to_string())
+}
+
+/// Something that cannot be read.
+pub(super) fn invalid_field(what: &str, error: impl std::fmt::Display) -> Problem {
+    Problem::new(Code::InvalidRequest, format!("{what}: {error}"))
+}
+
+/// A text that is not longer than it may be.
+pub(super) fn check_length(what: &str, text: &str, characters_max: usize) -> Result<(), Problem> {
+    let found = text.chars().count();
+    let words = || format!("{what} has {found} characters, at most {characters_max} are allowed");
+    if found > characters_max { Err(Problem::new(Code::Unprocessable, words())) } else { Ok(()) }
+}

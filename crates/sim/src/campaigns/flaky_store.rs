@@ -1,0 +1,123 @@
+//! The store as workers see it: it fails before, it fails after, and it takes its time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onward_journal::{ExecutionId, Timestamp};
+use onward_runs::{RunEventRecord, RunId};
+use onward_store::{
+    AdmittedCommit, Error, JournalChunk, RowKey, RunEventQuery, StorePolicy, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan, Store, StoredRow, TableSchema,
+};
+use tokio::time::sleep;
+
+use super::{SharedRandom, LATE_COMMIT_MAX, LEASE_DURATION};
+
+pub(super) struct FlakyStore {
+    inner: Arc<dyn Store>,
+    random: SharedRandom,
+    is_fault_free: AtomicBool,
+    stalls: AtomicU32,
+}
+
+impl FlakyStore {
+    pub(super) fn new(store: Arc<dyn Store>, chance: SharedRandom) -> Self {
+        Self { inner: store, random: chance, is_fault_free: AtomicBool::new(false), stalls: AtomicU32::new(0) }
+    }
+
+    /// Whether nothing fails.
+    pub(super) fn set_fault_free(&self, is_calm: bool) {
+        self.is_fault_free.store(is_calm, Ordering::SeqCst);
+    }
+
+    pub(super) fn stall_count(&self) -> u32 {
+        self.stalls.load(Ordering::SeqCst)
+    }
+
+    fn should_fail(&self, percent: u64) -> bool {
+        !self.is_fault_free.load(Ordering::SeqCst) && self.random.roll_percent(percent)
+    }
+
+    /// A moment in which a worker can die; or a time for which it stands still.
+    async fn delay_or_stall(&self) {
+        sleep(Duration::from_millis(self.random.draw_below(200))).await;
+        if self.should_fail(1) {
+            self.stalls.fetch_add(1, Ordering::SeqCst);
+            sleep(LEASE_DURATION * 2).await;
+        }
+    }
+
+    async fn read_with_faults<T>(&self, read: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.delay_or_stall().await;
+        if self.should_fail(2) { Err(Error::Unavailable("not now".to_owned())) } else { read.await }
+    }
+}
+
+#[async_trait]
+impl Store for FlakyStore {
+    fn policy(&self) -> &StorePolicy {
+        self.inner.policy()
+    }
+
+    async fn apply_commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
+        self.delay_or_stall().await;
+        if self.should_fail(3) {
+            return Err(Error::Unavailable("not now".to_owned()));
+        }
+        if self.should_fail(2) {
+            // It may still come to be stored, when nobody expects it any more.
+            if self.random.roll_percent(50) {
+                let late = Duration::from_millis(self.random.draw_below(u64::try_from(LATE_COMMIT_MAX.as_millis()).unwrap_or(1)));
+                let store = Arc::clone(&self.inner);
+                tokio::spawn(async move {
+                    sleep(late).await;
+                    drop(store.apply_commit(commit).await);
+                });
+            }
+            return Err(Error::OutcomeUnknown("perhaps not".to_owned()));
+        }
+        let applied = self.inner.apply_commit(commit).await;
+        self.delay_or_stall().await;
+        if applied.is_ok() && self.should_fail(3) {
+            return Err(Error::OutcomeUnknown("perhaps".to_owned()));
+        }
+        applied
+    }
+
+    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+        self.read_with_faults(self.inner.read_row(table, key)).await
+    }
+
+    async fn scan_rows(&self, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
+        self.read_with_faults(self.inner.scan_rows(scan)).await
+    }
+
+    async fn count_rows(&self, scan: TableScan) -> Result<u64, Error> {
+        self.read_with_faults(self.inner.count_rows(scan)).await
+    }
+
+    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+        self.inner.read_journal(execution, from, limit).await
+    }
+
+    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        self.inner.read_run_events(run, page).await
+    }
+
+    async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
+        self.inner.read_run_head(run).await
+    }
+
+    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+        self.inner.list_run_heads(behind, after, limit).await
+    }
+
+    async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {
+        self.inner.purge(purge).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, Error> {
+        self.read_with_faults(self.inner.now()).await
+    }
+}

@@ -1,0 +1,108 @@
+//! Connections, and what every one of them is told before it is used.
+
+use std::time::Duration;
+
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
+use onward_store::Error;
+use tokio_postgres::{Client, NoTls};
+
+use crate::address::{PostgresAddress, PostgresTransport};
+use crate::error::{self, StatementFailure};
+use crate::tls;
+
+/// Older servers lack what the statements use.
+const SERVER_VERSION_MIN: i32 = 140_000;
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectionAccess {
+    Read,
+    Write,
+}
+
+/// A pool of connections that are ready for use.
+pub(crate) fn build_pool(address: &PostgresAddress, size: usize, deadline: Duration, access: ConnectionAccess) -> Result<Pool, Error> {
+    let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    let mut target = address.config.clone();
+    // A server that has gone without a word is noticed even by who only waits.
+    target.tcp_user_timeout(deadline).keepalives_idle(deadline);
+    let manager = match address.transport {
+        PostgresTransport::Plain => Manager::from_config(target, NoTls, config),
+        PostgresTransport::Tls => Manager::from_config(target, tls::tls_connector()?, config),
+    };
+    let settings = session_settings(deadline, access);
+    let prepare = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
+        let settings = settings.clone();
+        Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
+    });
+    let timeouts = Timeouts { wait: Some(deadline), create: Some(deadline), recycle: Some(deadline) };
+    let pool = Pool::builder(manager).max_size(size.max(1)).timeouts(timeouts).post_create(prepare);
+    pool.runtime(Runtime::Tokio1).build().map_err(|cause| Error::Unusable(cause.to_string()))
+}
+
+/// What every session is told, whatever the server's or the role's defaults are:
+/// - to wait for the disk before it says that something is committed;
+/// - to give up when nobody can be waiting for it any more, and on a lock early enough that the commits of a group that
+///   do not need it can still be performed;
+/// - to plan a statement once, and to look rows up in an index even if a table looks small enough to be read whole:
+///   plans are kept, tables grow.
+fn session_settings(deadline: Duration, access: ConnectionAccess) -> String {
+    let read_only = if access == ConnectionAccess::Read { "on" } else { "off" };
+    let ms = deadline.as_millis().clamp(3, 2_147_483_647);
+    let lock_ms = ms / 3;
+    format!(
+        "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
+         SET statement_timeout = {ms};
+         SET lock_timeout = {lock_ms};
+         SET idle_in_transaction_session_timeout = {ms};
+         SET default_transaction_isolation = 'read committed';
+         SET default_transaction_read_only = {read_only};
+         SET plan_cache_mode = force_generic_plan;
+         SET enable_seqscan = off;
+         SET enable_memoize = off;
+         SET enable_bitmapscan = off"
+    )
+}
+
+/// Refuses a server that cannot keep what is promised.
+pub(crate) async fn check_server(client: &Client, access: ConnectionAccess) -> Result<(), Error> {
+    let row = client
+        .query_one(
+            "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
+             current_setting('server_encoding'), pg_is_in_recovery(), current_setting('fsync') = 'on'",
+            &[],
+        )
+        .await
+        .map_err(error::from_postgres_error)?;
+    let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
+    if number < SERVER_VERSION_MIN {
+        return Err(Error::Unusable(format!("the server is Postgres {version}: version 14 or later is needed")));
+    }
+    if encoding != "UTF8" {
+        return Err(Error::Unusable(format!("the encoding of the database is {encoding}: create one with UTF8")));
+    }
+    if access == ConnectionAccess::Read {
+        return Ok(());
+    }
+    if row.get::<_, bool>(3) {
+        return Err(Error::Unusable("the server is a standby, which cannot be written to: use the primary".to_owned()));
+    }
+    if !row.get::<_, bool>(4) {
+        tracing::warn!("the server runs with fsync off: what it commits does not survive a crash of its machine");
+    }
+    Ok(())
+}
+
+/// A connection from the pool.
+pub(crate) async fn acquire_connection(pool: &Pool) -> Result<deadpool_postgres::Client, StatementFailure> {
+    pool.get().await.map_err(StatementFailure::from)
+}
+
+/// How often a new connection is tried.
+pub(crate) const CONNECTION_ATTEMPTS_MAX: u32 = 5;
+
+/// Waits before the next try: twice as long after each loss.
+pub(crate) async fn sleep_backoff(losses: u32) {
+    const BACKOFF_UNIT: Duration = Duration::from_millis(10);
+    tokio::time::sleep(BACKOFF_UNIT * 2_u32.pow(losses.min(CONNECTION_ATTEMPTS_MAX))).await;
+}

@@ -1,0 +1,191 @@
+//! Words between the processes that use a database: NOTIFY and LISTEN.
+//!
+//! Whoever notifies inside of a transaction has to wait for all others that do. So words are sent apart from commits, those that
+//! have gathered in one go, and a few times in a second at most: they are hints, and what they are about is stored already.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use futures_util::stream::{self, StreamExt as _};
+use onward_store::{Error, NotificationHandler, RegistrationGuard};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio_postgres::{AsyncMessage, Client, Connection, NoTls};
+
+use crate::address::{PostgresAddress, PostgresTransport};
+use crate::error::StatementFailure;
+use crate::{connection, error, tls};
+
+/// Words that wait to be sent. What comes when there are more is lost.
+const QUEUE_CAPACITY: usize = 4_096;
+
+/// Bytes that are sent in one go; the server takes up to 8,000.
+const PAYLOAD_BYTES_MAX: usize = 7_500;
+
+/// How long to gather words after some were sent.
+const SEND_INTERVAL: Duration = Duration::from_millis(4);
+
+/// How long to wait before a connection that was lost is made again.
+const RECONNECT_DELAY: Duration = Duration::from_millis(500);
+
+/// What separates words. They have none of it.
+const SEPARATOR: char = '\n';
+
+/// A way to tell others, and to hear them.
+pub(crate) struct PostgresNotifier {
+    outgoing: mpsc::Sender<String>,
+    address: PostgresAddress,
+    channel: String,
+    call_timeout: Duration,
+}
+
+impl PostgresNotifier {
+    /// Those of the schema that a connection of this pool uses.
+    pub(crate) async fn start_sender(pool: &Pool, address: &PostgresAddress, deadline: Duration) -> Result<Self, Error> {
+        let client = connection::acquire_connection(pool).await.map_err(StatementFailure::into_error)?;
+        let name = "SELECT 'onward_' || left(md5(current_schema()), 16)";
+        let channel: String = client.query_one(name, &[]).await.map_err(error::from_postgres_error)?.get(0);
+        let (words, waiting) = mpsc::channel(QUEUE_CAPACITY);
+        tokio::spawn(run_sender(pool.clone(), channel.clone(), waiting));
+        let mut address = address.clone();
+        address.config.tcp_user_timeout(deadline).keepalives_idle(deadline);
+        Ok(Self { outgoing: words, address, channel, call_timeout: deadline })
+    }
+
+    /// Has words sent, soon.
+    pub(crate) fn enqueue_notification(&self, words: String) {
+        if self.outgoing.try_send(words).is_err() {
+            tracing::debug!("too much is to be told: some of it is not");
+        }
+    }
+
+    /// Listens until what is returned is dropped.
+    pub(crate) fn spawn_listener(&self, heard: NotificationHandler) -> RegistrationGuard {
+        let (address, channel, deadline) = (self.address.clone(), self.channel.clone(), self.call_timeout);
+        let listening = tokio::spawn(async move {
+            loop {
+                if let Err(error) = listen_until_disconnected(&address, &channel, deadline, &heard).await {
+                    tracing::debug!(%error, "others cannot be heard for now");
+                }
+                tokio::time::sleep(RECONNECT_DELAY).await;
+            }
+        });
+        Box::new(ListenerGuard(listening.abort_handle()))
+    }
+}
+
+/// Somebody who listens.
+struct ListenerGuard(AbortHandle);
+
+impl Drop for ListenerGuard {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sends words until nobody is left who could say some.
+async fn run_sender(pool: Pool, channel: String, mut waiting: mpsc::Receiver<String>) {
+    while let Some(first) = waiting.recv().await {
+        let mut words = BTreeSet::from([first]);
+        words.extend(std::iter::from_fn(|| waiting.try_recv().ok()));
+        for payload in batch_payloads(&words) {
+            if let Err(error) = send_notification(&pool, &channel, &payload).await {
+                tracing::debug!(%error, "others could not be told");
+            }
+        }
+        tokio::time::sleep(SEND_INTERVAL).await;
+    }
+}
+
+/// The words in as few parts as they can be sent in.
+fn batch_payloads(words: &BTreeSet<String>) -> Vec<String> {
+    let mut payloads: Vec<String> = Vec::new();
+    for word in words.iter().filter(|word| word.len() <= PAYLOAD_BYTES_MAX) {
+        match payloads.last_mut() {
+            Some(last) if last.len() + word.len() < PAYLOAD_BYTES_MAX => {
+                last.push(SEPARATOR);
+                last.push_str(word);
+            }
+            _ => payloads.push(word.clone()),
+        }
+    }
+    payloads
+}
+
+async fn send_notification(pool: &Pool, channel: &str, payload: &str) -> Result<(), Error> {
+    let client = connection::acquire_connection(pool).await.map_err(StatementFailure::into_error)?;
+    let statement = client.prepare_cached("SELECT pg_notify($1, $2)").await.map_err(error::from_postgres_error)?;
+    client.execute(&statement, &[&channel, &payload]).await.map(drop).map_err(error::from_postgres_error)
+}
+
+/// Listens until the connection is lost.
+async fn listen_until_disconnected(address: &PostgresAddress, channel: &str, deadline: Duration, heard: &NotificationHandler) -> Result<(), Error> {
+    let late = |_| Error::Unavailable("the server cannot be reached".to_owned());
+    match address.transport {
+        PostgresTransport::Plain => {
+            let connected = tokio::time::timeout(deadline, address.config.connect(NoTls)).await.map_err(late)?;
+            let (client, connection) = connected.map_err(error::from_postgres_error)?;
+            forward_notifications(client, connection, channel, heard).await
+        }
+        PostgresTransport::Tls => {
+            let connecting = address.config.connect(tls::tls_connector()?);
+            let connected = tokio::time::timeout(deadline, connecting).await.map_err(late)?;
+            let (client, connection) = connected.map_err(error::from_postgres_error)?;
+            forward_notifications(client, connection, channel, heard).await
+        }
+    }
+}
+
+async fn forward_notifications<S, T>(
+    client: Client,
+    mut connection: Connection<S, T>,
+    channel: &str,
+    heard: &NotificationHandler,
+) -> Result<(), Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut messages = pin!(stream::poll_fn(move |context| connection.poll_message(context)));
+    let listen = format!("LISTEN {channel}");
+    let mut listening = pin!(client.batch_execute(&listen));
+    let mut is_listening = false;
+    loop {
+        tokio::select! {
+            begun = &mut listening, if !is_listening => {
+                begun.map_err(error::from_postgres_error)?;
+                is_listening = true;
+            }
+            message = messages.next() => match message {
+                Some(Ok(AsyncMessage::Notification(notice))) => notice.payload().split(SEPARATOR).for_each(|word| heard(word)),
+                Some(Ok(_)) => {}
+                Some(Err(cause)) => return Err(error::from_postgres_error(cause)),
+                None => return Ok(()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_sent_together_as_far_as_the_server_takes_them() {
+        let words: BTreeSet<String> = (0..3_000).map(|number| format!("shard {number}")).collect();
+        let sent = batch_payloads(&words);
+        assert!(sent.len() < 6 && sent.iter().all(|payload| payload.len() <= PAYLOAD_BYTES_MAX), "{}", sent.len());
+        let heard: BTreeSet<String> =
+            sent.iter().flat_map(|payload| payload.split(SEPARATOR)).map(str::to_owned).collect();
+        assert_eq!(heard, words);
+    }
+
+    #[test]
+    fn what_cannot_be_sent_keeps_nothing_else() {
+        let words = BTreeSet::from(["x".repeat(PAYLOAD_BYTES_MAX + 1), "shard 1".to_owned()]);
+        assert_eq!(batch_payloads(&words), ["shard 1"]);
+    }
+}

@@ -1,0 +1,99 @@
+//! Who is there on this machine. A process that works on the file holds a lock beside it, which the operating system releases when the
+//! process ends, however it ends. So whoever comes next need not wait until a lease has run out.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What is left of somebody is kept for so long: until then others may ask for it.
+const STALE_LOCK_AGE: Duration = Duration::from_secs(600);
+
+/// A lock that is held until this is dropped.
+pub(crate) struct ProcessLock {
+    _file: File,
+    path: PathBuf,
+}
+
+impl Drop for ProcessLock {
+    /// Removed before it is released: nobody takes a process that ends in order for one that died.
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+/// Holds the lock of this name beside `store`.
+pub(crate) fn acquire_process_lock(store: &Path, name: &str) -> io::Result<ProcessLock> {
+    remove_stale_locks(store);
+    let path = lock_path(store, name);
+    let held = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
+    held.lock()?;
+    Ok(ProcessLock { _file: held, path })
+}
+
+/// Whether a lock of this name was held, and is not any more. Nobody is gone of whom nothing is known.
+pub(crate) fn is_process_dead(store: &Path, name: &str) -> bool {
+    File::open(lock_path(store, name)).is_ok_and(|file| file.try_lock_shared().is_ok())
+}
+
+fn lock_path(store: &Path, name: &str) -> PathBuf {
+    let mut path = lock_path_prefix(store);
+    path.push(name);
+    PathBuf::from(path)
+}
+
+fn lock_path_prefix(store: &Path) -> std::ffi::OsString {
+    let mut path = store.as_os_str().to_owned();
+    path.push("-node-");
+    path
+}
+
+/// Removes what is left of those that are long gone.
+fn remove_stale_locks(store: &Path) {
+    for path in list_lock_files(store) {
+        let age = path.metadata().and_then(|about| about.modified()).ok().and_then(|at| at.elapsed().ok());
+        if age.is_some_and(|age| age > STALE_LOCK_AGE) && File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) {
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+/// The locks beside `store`, whether somebody holds them or not.
+pub(crate) fn list_lock_files(store: &Path) -> Vec<PathBuf> {
+    let prefix = PathBuf::from(lock_path_prefix(store));
+    let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beginning = prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_one = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&beginning);
+    entries.filter(is_one).map(|entry| entry.path()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_a_lock_is_there_and_who_left_in_order_is_not_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.db");
+        assert!(!is_process_dead(&store, "a"), "nothing is known of it");
+        let lock = acquire_process_lock(&store, "a").unwrap();
+        assert!(!is_process_dead(&store, "a"));
+        drop(lock);
+        assert!(!is_process_dead(&store, "a"), "it has released what it had itself");
+    }
+
+    #[test]
+    fn who_died_is_gone_and_is_forgotten_after_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.db");
+        let died = File::create(lock_path(&store, "b")).unwrap();
+        assert!(is_process_dead(&store, "b"));
+        let _other = acquire_process_lock(&store, "c").unwrap();
+        assert!(is_process_dead(&store, "b"), "others may ask for it still");
+        died.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        drop(died);
+        let _another = acquire_process_lock(&store, "d").unwrap();
+        assert!(!lock_path(&store, "b").exists() && lock_path(&store, "c").exists());
+    }
+}

@@ -1,0 +1,64 @@
+//! The contract for run events, for those who need nothing else of a store.
+
+use async_trait::async_trait;
+use onward_runs::{RunEventRecord, RunEventWrite, RunId, RunSnapshot, project_from_snapshot};
+
+use crate::tables::RunSnapshotRow;
+use crate::{EventReceipt, Commit, Error, ColumnCodec, InvalidRequest, RowKey, RunEventQuery, RecordReader, Store};
+
+/// Append-only persistence of run events (contract v2.0.0). Every [`Store`] is one.
+#[async_trait]
+pub trait RunStateStore: Send + Sync {
+    /// Appends events, all or none. A duplicate idempotency key is answered with what the first one was given.
+    async fn append_events(&self, events: Vec<RunEventWrite>) -> Result<Vec<EventReceipt>, Error>;
+
+    /// Appends one event.
+    async fn append_event(&self, event: RunEventWrite) -> Result<EventReceipt, Error> {
+        let mut appended = self.append_events(vec![event]).await?;
+        appended.pop().ok_or_else(|| Error::corrupt("no answer for an appended event"))
+    }
+
+    /// Events of a run in the order of their sequence.
+    async fn fetch_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error>;
+
+    /// The snapshot that the projector keeps; `None` until it has seen the run.
+    async fn get_snapshot(&self, run: &RunId) -> Result<Option<RunSnapshot>, Error>;
+
+    /// The snapshot that the log gives now.
+    async fn project_snapshot(&self, run: &RunId) -> Result<RunSnapshot, Error>;
+}
+
+#[async_trait]
+impl<S: Store + ?Sized> RunStateStore for S {
+    async fn append_events(&self, events: Vec<RunEventWrite>) -> Result<Vec<EventReceipt>, Error> {
+        Ok(self.commit(Commit::new().append_events(events)).await?.events)
+    }
+
+    async fn fetch_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+        self.read_run_events(run, page).await
+    }
+
+    async fn get_snapshot(&self, run: &RunId) -> Result<Option<RunSnapshot>, Error> {
+        let stored: Option<(RunSnapshotRow, u64)> = self.read_record(RowKey(vec![run.to_value()])).await?;
+        stored.map(|(stored, _)| stored.decode_snapshot()).transpose()
+    }
+
+    async fn project_snapshot(&self, run: &RunId) -> Result<RunSnapshot, Error> {
+        let mut snapshot = RunSnapshot::new(run.clone());
+        loop {
+            let before = snapshot.last_event_seq;
+            let events = self.read_run_events(run, RunEventQuery::starting_after(before)).await?;
+            if events.is_empty() {
+                break;
+            }
+            snapshot = project_from_snapshot(snapshot, &events);
+            if snapshot.last_event_seq == before {
+                return Err(Error::corrupt(format!("no event of run {run} after {before} comes after it")));
+            }
+        }
+        if snapshot.last_event_seq == onward_runs::RunSeq::ZERO {
+            return Err(InvalidRequest::NoSuchRun(run.clone()).into());
+        }
+        Ok(snapshot)
+    }
+}

@@ -1,0 +1,148 @@
+//! A workflow that runs. The call into the instance is a future that only `turn` polls: between two turns the guest stands
+//! still in the middle of a host function, and costs the pages it has touched.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use onward_execution::{GuestResponse, Guest, GuestTurn};
+use onward_journal::{ExecutionError, InvokeResult, Payload, SharedText};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::component::{LoadedComponent, GuestFunctionKind};
+use crate::config::WorkflowLimits;
+use crate::host::{GuestState, CallContext, InstanceRole, to_invoke_result};
+use crate::limiter::InstanceLimiter;
+use crate::mailbox::RequestMailbox;
+use crate::guest_error::{host_defect_error, explain_call_error, is_resource_exhaustion, too_large_error, trap_error};
+
+/// A call that has not begun.
+pub(crate) struct WorkflowCall {
+    pub(crate) component: LoadedComponent,
+    pub(crate) function: SharedText,
+    pub(crate) input: Payload,
+    pub(crate) context: CallContext,
+    pub(crate) limits: WorkflowLimits,
+}
+
+pub(crate) struct WorkflowGuest {
+    stage: WorkflowStage,
+    mailbox: RequestMailbox,
+    limits: WorkflowLimits,
+    /// Fuel used since the guest last asked for something, in whole slices.
+    fuel_used: u64,
+    has_made_request: bool,
+}
+
+enum WorkflowStage {
+    New(Box<WorkflowCall>),
+    Running(Pin<Box<dyn Future<Output = CallOutcome> + Send>>),
+    Ended,
+}
+
+/// How a call came out.
+enum CallOutcome {
+    Ended(InvokeResult),
+    /// The machine could not make an instance. That is no fault of the guest, so its execution must not fail by it.
+    NoResources(Box<WorkflowCall>),
+}
+
+impl WorkflowGuest {
+    pub(crate) fn new(call: WorkflowCall) -> Self {
+        let limits = call.limits;
+        Self { stage: WorkflowStage::New(Box::new(call)), mailbox: RequestMailbox::default(), limits, fuel_used: 0, has_made_request: false }
+    }
+
+    /// Starts the guest if there is room for it.
+    fn try_start(&mut self) -> Result<Poll<()>, ExecutionError> {
+        let WorkflowStage::New(call) = &self.stage else { return Ok(Poll::Ready(())) };
+        check_call(call)?;
+        let Some(permit) = call.component.instance_pool().try_reserve_workflow(call.component.weight()) else {
+            return Ok(Poll::Pending);
+        };
+        if let WorkflowStage::New(call) = std::mem::replace(&mut self.stage, WorkflowStage::Ended) {
+            self.stage = WorkflowStage::Running(Box::pin(run_call(call, self.mailbox.clone(), permit)));
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    /// One turn; an error ends the guest.
+    fn run_turn(&mut self, answer: Option<GuestResponse>) -> Result<GuestTurn, ExecutionError> {
+        self.mailbox.put_answer(answer).map_err(|_| host_defect_error("an answer came out of turn, or is missing"))?;
+        if self.try_start()?.is_pending() {
+            return Ok(GuestTurn::Paused);
+        }
+        let WorkflowStage::Running(call) = &mut self.stage else { return Err(host_defect_error("the guest has ended already")) };
+        match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(CallOutcome::Ended(result)) => Ok(GuestTurn::Completed(result)),
+            Poll::Ready(CallOutcome::NoResources(call)) => self.retry_start(call),
+            Poll::Pending => match self.mailbox.take_request() {
+                Some(request) => {
+                    (self.fuel_used, self.has_made_request) = (0, true);
+                    Ok(GuestTurn::Requested(request))
+                }
+                None => self.yield_turn(),
+            },
+        }
+    }
+
+    /// Tries the start again later, unless it got as far as asking for something: nobody would expect that twice.
+    fn retry_start(&mut self, call: Box<WorkflowCall>) -> Result<GuestTurn, ExecutionError> {
+        if self.has_made_request {
+            return Err(host_defect_error("there was no memory for all of an instance"));
+        }
+        self.stage = WorkflowStage::New(call);
+        Ok(GuestTurn::Paused)
+    }
+
+    fn yield_turn(&mut self) -> Result<GuestTurn, ExecutionError> {
+        self.fuel_used = self.fuel_used.saturating_add(self.limits.fuel_slice);
+        if self.fuel_used < self.limits.fuel_max {
+            return Ok(GuestTurn::Paused);
+        }
+        let max = self.limits.fuel_max;
+        Err(trap_error(format!("out of fuel: it ran for {max} instructions without asking for anything")))
+    }
+}
+
+impl Guest for WorkflowGuest {
+    fn resume_guest(&mut self, answer: Option<GuestResponse>) -> GuestTurn {
+        let turn = self.run_turn(answer).unwrap_or_else(|error| GuestTurn::Completed(Err(error)));
+        if matches!(turn, GuestTurn::Completed(_)) {
+            self.stage = WorkflowStage::Ended;
+        }
+        turn
+    }
+}
+
+/// What can be refused before anything is instantiated.
+fn check_call(call: &WorkflowCall) -> Result<(), ExecutionError> {
+    call.component.require_function(&call.function, GuestFunctionKind::Workflow)?;
+    let (bytes, max) = (call.input.as_str().len(), call.limits.payload_bytes_max);
+    if bytes > max { Err(too_large_error("the input", bytes, max)) } else { Ok(()) }
+}
+
+async fn run_call(call: Box<WorkflowCall>, mailbox: RequestMailbox, permit: OwnedSemaphorePermit) -> CallOutcome {
+    // Outlives the instance.
+    let _permit = permit;
+    let (component, limits) = (&call.component, call.limits);
+    let limiter = InstanceLimiter::new(limits.memory_bytes_max, component.instance_pool().table_elements_max);
+    let data = GuestState::new(InstanceRole::Workflow(mailbox), call.context.clone(), limiter, limits.payload_bytes_max);
+    let mut store = match component.new_store(data, limits.fuel_slice) {
+        Ok(store) => store,
+        Err(error) => return CallOutcome::Ended(Err(error)),
+    };
+    let instance = match component.instantiate(&mut store).await {
+        Ok(instance) => instance,
+        Err(error) if is_resource_exhaustion(&error, store.data()) => {
+            tracing::warn!(%error, "cannot make an instance now");
+            drop(store);
+            return CallOutcome::NoResources(call);
+        }
+        Err(error) => return CallOutcome::Ended(Err(explain_call_error(&error, store.data()))),
+    };
+    let input = call.input.as_str().to_owned();
+    CallOutcome::Ended(match instance.call_call(&mut store, &call.function, &input).await {
+        Ok(outcome) => to_invoke_result(outcome, limits.payload_bytes_max),
+        Err(error) => Err(explain_call_error(&error, store.data())),
+    })
+}

@@ -1,0 +1,49 @@
+//! How long to wait before something is tried again.
+
+use std::time::Duration;
+
+/// The first wait.
+const INITIAL_DELAY: Duration = Duration::from_millis(100);
+
+/// The longest.
+const MAX_DELAY: Duration = Duration::from_secs(10);
+
+/// Waits that grow, each by a different amount: whoever failed together should not come back together.
+#[derive(Debug, Default)]
+pub(crate) struct RetryBackoff {
+    failures: u32,
+}
+
+impl RetryBackoff {
+    /// The next wait: half of it for sure, the rest by chance.
+    pub(crate) fn next_delay(&mut self) -> Duration {
+        let whole = INITIAL_DELAY.saturating_mul(1 << self.failures.min(10)).min(MAX_DELAY);
+        self.failures = self.failures.saturating_add(1);
+        let mut byte = [0];
+        // Without chance it is the whole wait.
+        let share = if getrandom::fill(&mut byte).is_ok() { u32::from(byte[0]) } else { 255 };
+        whole / 2 + whole / 2 * share / 255
+    }
+
+    /// It went well.
+    pub(crate) const fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_limit_and_begin_again() {
+        let mut patience = RetryBackoff::default();
+        for _ in 0..3 {
+            let waits: Vec<Duration> = (0..40).map(|_| patience.next_delay()).collect();
+            assert!(waits[0] >= INITIAL_DELAY / 2 && waits[0] <= INITIAL_DELAY);
+            assert!(waits[3] >= INITIAL_DELAY * 4 && waits[3] <= INITIAL_DELAY * 8);
+            assert!(waits[39] >= MAX_DELAY / 2 && waits[39] <= MAX_DELAY);
+            patience.reset();
+        }
+    }
+}
